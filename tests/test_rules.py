@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from architecture.rules_page import PAGE, page
 from reference.vectors import admission_files, load
 
 from sapo_protocol.rules import Rule
@@ -104,3 +105,15 @@ def test_every_rule_has_a_vector_or_a_named_test(rule: Rule) -> None:
 
 def test_vectors_expect_no_other_rules() -> None:
     assert REACHED - {None} <= {rule.number for rule in Rule}
+
+
+def test_the_index_of_rules_is_up_to_date() -> None:
+    renew = "renew it with: python tests/architecture/rules_page.py"
+    assert PAGE.read_text(encoding="utf-8") == page(), renew
+
+
+def test_the_index_leads_from_every_rule_to_its_code_and_a_test() -> None:
+    rows = {row[0]: row for row in _rows(page(), r"R[\d.]+")}
+    assert list(rows) == [rule.number for rule in Rule]
+    assert [number for number, row in rows.items() if "`" not in row[4]] == []
+    assert [number for number, row in rows.items() if not re.search(r"vector|::test_", row[5])] == []

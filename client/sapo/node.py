@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import outcome
 
+from sapo.arguments import require_list, require_steps
 from sapo.callbacks import CallbackThread
 from sapo.rollouts import RolloutObserver, ScoredRollout
 from sapo_client.errors import ExitCode, SapoError
@@ -54,7 +55,8 @@ class Node:
 
     Args:
         data_dir: its directory: identity, databases, checkpoints, events. The next start resumes there.
-        alone: train without a swarm and without a chain, on tasks that fit the model.
+        alone: train without a swarm and without a chain, on tasks that fit the model; then no argument that
+            concerns a swarm may be given.
         manifest: file of the swarm to join; needed once per directory.
         identity: file or name of its keys, as in `sapo join --identity`; None for ``identity.json`` in the
             directory, which is created without a passphrase.
@@ -70,7 +72,8 @@ class Node:
             docs/reference/configuration.md. Neither the user's file nor environment variables are read.
 
     Raises:
-        SapoError: a setting, the identity or the manifest is missing or refused; ``hint`` says what to do.
+        SapoError: an argument, a setting, the identity or the manifest is missing or refused; ``hint`` says
+            what to do.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class Node:
         waits: bool = True,
         settings: Mapping[str, object] | None = None,
     ) -> None:
+        if alone:
+            _require_no_swarm(manifest=manifest, bootstrap=bootstrap, listen=listen, rpc_urls=rpc_urls)
         own = Path(data_dir) / IDENTITY_FILE
         self._config = _resolve(
             {
@@ -98,17 +103,17 @@ class Node:
                 "passphrase_file": _text(passphrase_file),
                 "swarm.alone": alone or None,
                 "swarm.manifest": _text(manifest),
-                "swarm.bootstrap": list(bootstrap) or None,
-                "swarm.listen": None if listen is None else list(listen),
+                "swarm.bootstrap": require_list("bootstrap", bootstrap) or None,
+                "swarm.listen": require_list("listen", listen),
                 # keys that lie in the directory are used by one process at a time: the directory has a lock
                 "swarm.listen_before_signing_seconds": 0.0 if alone or identity is None else None,
-                "ledger.rpc_urls": list(rpc_urls) or None,
+                "ledger.rpc_urls": require_list("rpc_urls", rpc_urls) or None,
                 "learner.model": _text(model),
                 **(settings or {}),
             }
         )
+        self._steps = require_steps(steps)
         self._identity = _open_identity(self._config, create=identity is None)
-        self._steps = steps
         self._fresh = fresh
         self._waits = waits
         self._on_waiting: list[Callable[[HealthFinding], object]] = []
@@ -406,6 +411,12 @@ class Node:
 
 def _text(value: str | Path | None) -> str | None:
     return None if value is None else str(value)
+
+
+def _require_no_swarm(**arguments: object) -> None:
+    from sapo_client.config_layers import require_no_swarm
+
+    require_no_swarm(arguments, alone="alone=True")
 
 
 def _resolve(flags: Mapping[str, object]) -> Config:

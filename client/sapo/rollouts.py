@@ -1,4 +1,4 @@
-"""What callbacks receive: rollouts that this node scored, as plain values."""
+"""The arguments of callbacks: rollouts that this node scored, as plain values."""
 
 from __future__ import annotations
 

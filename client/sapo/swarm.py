@@ -29,10 +29,11 @@ def found_swarm(
     Raises:
         SapoError: there is no such family or level, or the folder holds a manifest.
     """
+    from sapo.arguments import require_list
     from sapo_client.founding.chainless import found_without_chain
     from sapo_client.founding.tasks import choose_tasks
 
     folder = Path(folder)
-    tasks = choose_tasks(families=families, level=level, model=model)
+    tasks = choose_tasks(families=require_list("families", families), level=level, model=model)
     found_without_chain(folder, name=name, epoch_seconds=epoch_seconds, suite=tasks.suite())
     return folder / "manifest.json"

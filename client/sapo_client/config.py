@@ -15,9 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from sapo_client.paths import default_data_folder
 from sapo_client.plugins import LOSSES, STRATEGIES, TASK_SAMPLERS, check_name
-
-KIB = 1024
-MIB = 1024 * KIB
+from sapo_client.units import KIB, MIB
 
 SERVICE_START_SECONDS = 900
 """Time limit of a start, which may download a model; service managers wait this long."""

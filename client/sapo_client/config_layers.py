@@ -10,6 +10,7 @@ import difflib
 import json
 import logging
 import os
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir, config_file, default_data_folder
@@ -129,16 +131,16 @@ def misspelt_variables(environment: Mapping[str, str] = os.environ) -> dict[str,
 
 
 def _from_earlier_join(data: Path) -> tuple[Flat, str]:
-    """Return what a data directory keeps: the settings in its swarm's link, and flags of `sapo join`."""
+    """Return the settings kept in a data directory: those of its swarm's link, and flags of `sapo join`."""
     directory = DataDir(data)
     path = directory.swarm_settings
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):  # the latter is told where the directory is created
         return {}, "an earlier join"
-    except PermissionError as error:
+    except OSError as error:
         raise directory.unusable(error) from error
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise _refuse(f"cannot read {path}: {error}", "join the swarm by its link again") from error
     for name in content if isinstance(content, dict) else {"": None}:
         _require_known(name, f"in {path}")
@@ -161,10 +163,8 @@ def keep_choices(directory: DataDir, settings: Iterable[Setting]) -> None:
 
 def write_kept(directory: DataDir, settings: Mapping[str, Any]) -> None:
     """Replace the settings that a data directory keeps; empty values are left out."""
-    scratch = directory.swarm_settings.with_suffix(".new")
     content = {name: value for name, value in settings.items() if value}
-    scratch.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    scratch.replace(directory.swarm_settings)
+    write_atomically(directory.swarm_settings, json.dumps(content) + "\n")
 
 
 def _from_file(named: Path | None) -> tuple[Flat, str]:
@@ -261,6 +261,7 @@ def _suggestion(name: str, known: list[str]) -> str:
 def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
     nested: dict[str, Any] = {}
     for name, value in values.items():
+        _require_text(name, value, origins)
         section, _, key = name.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[key] = value
     try:
@@ -268,13 +269,40 @@ def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"][:2])
-        reason = problem["msg"].removeprefix("Value error, ")  # what our own validators say
+        reason = _reason(problem["msg"], problem.get("ctx", {}).get("pattern"))
         place = f" from {origins[name]}" if name in origins else ", its default,"
         correction = "correct it there" if name in origins else f"set {name} as well"
         raise _refuse(
             f"{name} = {problem['input']!r}{place} is refused: {reason}",
             f"{correction}; `sapo config schema` shows the allowed values of {name}",
         ) from error
+
+
+def _require_text(name: str, value: object, origins: Mapping[str, str]) -> None:
+    """Raise if a value holds bytes that the locale's encoding does not have."""
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refuse(
+            f"{name} = {text!a} from {origins.get(name, 'default')} is not text in the encoding"
+            f" {sys.getfilesystemencoding()}",
+            "name it in that encoding, or set LC_ALL=C.UTF-8",
+        ) from None
+
+
+def _reason(message: str, pattern: str | None) -> str:
+    """Return why a value is refused, without a regular expression.
+
+    Args:
+        message: of the validation.
+        pattern: that the value does not match, if that is why.
+    """
+    if pattern is None:
+        return message.removeprefix("Value error, ")  # what our own validators say
+    if pattern.startswith("^(") and pattern.endswith(")$"):
+        return f"it is one of {', '.join(pattern[2:-2].split('|'))}"
+    return "it begins with http:// or https://" if pattern == "^https?://" else message
 
 
 def _settings(config: Config, origins: Mapping[str, str]) -> tuple[Setting, ...]:
@@ -284,3 +312,22 @@ def _settings(config: Config, origins: Mapping[str, str]) -> tuple[Setting, ...]
 
 def _refuse(text: str, hint: str) -> SapoError:
     return SapoError(text, hint=hint, exit_code=ExitCode.CONFIG)
+
+
+def require_no_swarm(given: Mapping[str, object], *, alone: str) -> None:
+    """Raise if something that has no effect on a node that trains alone is given beside that choice.
+
+    Args:
+        given: values of options or arguments, by the names that their user knows.
+        alone: the choice as that user writes it.
+
+    Raises:
+        SapoError: one of them is given.
+    """
+    for name, value in given.items():
+        if value:
+            raise SapoError(
+                f"{name} and {alone} are given, but a node that trains alone has no swarm",
+                hint=f"leave out {name} to train alone, or {alone} to join a swarm",
+                exit_code=ExitCode.USAGE,
+            )

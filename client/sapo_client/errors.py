@@ -22,6 +22,8 @@ class ExitCode(IntEnum):
     TERMINATED = 143  # SIGTERM or SIGHUP, after a clean drain
 
 
+NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
+
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.DONE: "done",
     ExitCode.BUG: "unexpected error: a bug, please report it",
@@ -44,6 +46,9 @@ class SapoError(Exception):
     A ``transient`` error ends a command, but not a running node, which waits and tries again.
 
     Attributes:
+        text: what happened, in one sentence.
+        hint: what to do about it; a traceback shows it, too.
+        exit_code: with which a command ends, one of ``ExitCode``.
         finding: code of the health finding that a waiting node reports; None if another finding covers it.
     """
 
@@ -65,6 +70,7 @@ class SapoError(Exception):
         self.exit_code = int(exit_code)
         self.transient = transient or self.transient
         self.finding = finding or self.finding
+        self.add_note(f"hint: {hint}")  # a script that does not catch it shows the hint below the error
 
     def __str__(self) -> str:
         return self.text

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
@@ -21,6 +22,10 @@ _NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _SQLITE_CANNOT_OPEN: Final = 14
 """``sqlite3.SQLITE_CANTOPEN``, for permissions as for a disk that takes no further file."""
+
+
+_PROBE_BYTES: Final = 2**20
+"""More than what one commit of a node's databases usually writes."""
 
 
 def disk_full(error: BaseException, folder: Path | None) -> SapoError | None:
@@ -58,6 +63,15 @@ def told_of_full_disk(folder: Path | None) -> Iterator[None]:
         if (full := disk_full(error, folder)) is None:
             raise
         raise full from error
+
+
+def has_space(folder: Path) -> bool:
+    """Whether a folder takes a file of some size: its disk is no longer full, nor the quota used up."""
+    try:
+        with TemporaryFile(dir=folder, buffering=0) as probe:
+            return probe.write(bytes(_PROBE_BYTES)) == _PROBE_BYTES
+    except OSError:
+        return False
 
 
 def _is_of_full_disk(error: BaseException, folder: Path | None) -> bool:

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from coincurve import PrivateKey
 from nacl import pwhash, secret, utils
 from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
@@ -73,12 +73,7 @@ class Identity:
         Args:
             node: data directory of the process, if it is a node.
         """
-        return locks.lock(
-            locks_folder() / f"{self.node_id.hex()}.lock",
-            what=f"identity {self.path.name}",
-            exit_code=ExitCode.KEYSTORE,
-            node=node,
-        )
+        return _lock(self.path, self.node_id.hex(), node).held()
 
 
 class _Model(BaseModel):
@@ -98,9 +93,89 @@ class _PlainKey(_Model):
     key: str
 
 
+_MAX_SCRYPT_BYTES: Final = 2**30  # as argon2id's: four times what `sapo keys new` and wallets ask for
+_MAX_PBKDF2_ROUNDS: Final = 10_000_000  # forty times what wallets ask for
+
+_Hex = Annotated[str, Field(pattern=r"^(0x)?([0-9a-fA-F]{2})*$")]
+_Key32 = Literal[32]
+
+
+class _Wallets(_Model):
+    """A part of a keystore that wallets may have extended."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class _ScryptParams(_Wallets):
+    dklen: _Key32
+    n: int = Field(ge=2)
+    r: int = Field(ge=1)
+    p: int = Field(ge=1)
+    salt: _Hex
+
+    @field_validator("n")
+    @classmethod
+    def _is_power(cls, n: int) -> int:
+        if n & (n - 1):
+            raise ValueError("scrypt needs a power of two")
+        return n
+
+
+class _Pbkdf2Params(_Wallets):
+    dklen: _Key32
+    c: int = Field(ge=1, le=_MAX_PBKDF2_ROUNDS)
+    prf: Literal["hmac-sha256"]
+    salt: _Hex
+
+
+class _CipherParams(_Wallets):
+    iv: str = Field(pattern=r"^(0x)?[0-9a-fA-F]{32}$")
+
+
+class _Crypto(_Wallets):
+    cipher: Literal["aes-128-ctr"]
+    cipherparams: _CipherParams
+    ciphertext: _Hex
+    mac: _Hex
+
+
+class _ScryptCrypto(_Crypto):
+    kdf: Literal["scrypt"]
+    kdfparams: _ScryptParams
+
+    @field_validator("kdfparams")
+    @classmethod
+    def _fits(cls, params: _ScryptParams) -> _ScryptParams:
+        work_bytes = 128 * params.n * params.r * params.p  # p times in the same memory, or beside each other
+        if work_bytes > _MAX_SCRYPT_BYTES:
+            raise ValueError(
+                f"scrypt would fill {work_bytes >> 20:,} MiB to try a passphrase,"
+                f" more than the limit of {_MAX_SCRYPT_BYTES >> 20:,} MiB"
+            )
+        return params
+
+
+class _Pbkdf2Crypto(_Crypto):
+    kdf: Literal["pbkdf2"]
+    kdfparams: _Pbkdf2Params
+
+
+class _Wallet(_Wallets):
+    """The fields with which a keystore is decrypted; its maker sets the cost of that, up to a limit."""
+
+    version: Literal[3]
+    crypto: Annotated[_ScryptCrypto | _Pbkdf2Crypto, Field(discriminator="kdf")]
+
+
 class _KeystoreV3(_Model):
     protection: Literal["ethereum-keystore-v3"]
     keystore: dict[str, Any]
+
+    @field_validator("keystore")
+    @classmethod
+    def _is_affordable(cls, keystore: dict[str, Any]) -> dict[str, Any]:
+        _Wallet.model_validate(keystore)
+        return keystore
 
 
 class IdentityFile(_Model):
@@ -174,7 +249,7 @@ def read(path: Path) -> IdentityFile:
     Raises:
         SapoError: missing, readable by others, or not an identity (exit code 4).
     """
-    content = read_private(path, most_bytes=MAX_FILE_BYTES, missing=_missing(path))
+    content = read_private(path, max_bytes=MAX_FILE_BYTES, missing=_missing(path))
     try:
         return IdentityFile.model_validate_json(content)
     except ValidationError as error:
@@ -185,6 +260,24 @@ def read(path: Path) -> IdentityFile:
             hint="name a file that `sapo keys new` made, or restore a copy with `sapo keys restore`",
             exit_code=ExitCode.KEYSTORE,
         ) from error
+
+
+def require_free(path: Path, file: IdentityFile) -> None:
+    """Raise if a process of this user runs as an identity.
+
+    Raises:
+        SapoError: one does (exit code 4).
+    """
+    _lock(path, file.node_id, None).require_free()
+
+
+def _lock(path: Path, node_id: str, node: Path | None) -> locks.Lock:
+    return locks.Lock(
+        locks_folder() / f"{node_id}.lock",
+        what=f"identity {path.name}",
+        exit_code=ExitCode.KEYSTORE,
+        node=node,
+    )
 
 
 def load(path: Path, source: PassphraseSource) -> Identity:
@@ -298,9 +391,9 @@ def _from_keystore(file: IdentityFile, passphrase: bytes, path: Path) -> bytes:
         return _key_from_hex(sealed.key, path)
     from eth_account import Account as EthAccount
 
+    # Only what was checked: a second spelling of a field, such as "Crypto", is not read.
+    checked = _Wallet.model_validate(sealed.keystore).model_dump()
     try:
-        return bytes(EthAccount.decrypt(sealed.keystore, passphrase))
+        return bytes(EthAccount.decrypt(checked, passphrase))
     except ValueError as error:
         raise _wrong_passphrase(path) from error
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, "its Ethereum keystore is incomplete") from error

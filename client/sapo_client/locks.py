@@ -78,6 +78,11 @@ class Lock:
         """Whether it is held with this object."""
         return self._descriptor is not None
 
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        """The note that the holder, this process, has left in the lock."""
+        return _held[self._path].note
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock.
@@ -105,6 +110,15 @@ class Lock:
             self._descriptor = None
             _held.pop(path, None)
             os.close(descriptor)  # the kernel drops the lock with the descriptor
+
+    def require_free(self) -> None:
+        """Raise if the lock is held.
+
+        Raises:
+            SapoError: it is; the error names the holder.
+        """
+        if (found := holder(self._path)) is not None:
+            raise self._refusal(found)
 
     def note(self, note: Mapping[str, Any]) -> None:
         """Write a note of the holder to the file, beside its process id and start time, from now on.

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from sapo_client.atomic_files import force_to_disk
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import PRIVATE_DIRECTORY_MODE
 
@@ -39,18 +40,10 @@ def write_exclusive(path: Path, content: bytes) -> None:
         raise SapoError(
             f"cannot write {path}: {error.strerror}", hint="free some space", exit_code=ExitCode.KEYSTORE
         ) from error
-    _sync_folder(path.parent)
+    force_to_disk(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
+def read_private(path: Path, *, max_bytes: int, missing: SapoError) -> bytes:
     """Return the content of a file that only its owner can access, up to a limit.
 
     Raises:
@@ -59,7 +52,7 @@ def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
     try:
         with path.open("rb") as stream:
             _refuse_exposed(path, stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
-            return stream.read(most_bytes)
+            return stream.read(max_bytes)
     except FileNotFoundError as error:
         raise missing from error
     except OSError as error:

@@ -9,10 +9,10 @@ ROUNDS = 10
 """The mean is over so many rounds: one round's reward is noise."""
 
 
-def main(folder: str, mark: float, most_steps: int) -> None:
+def main(folder: str, mark: float, max_steps: int) -> None:
     """Train alone until the mean reward is high enough."""
     recent: deque[float] = deque(maxlen=ROUNDS)
-    node = sapo.Node(folder, alone=True, steps=most_steps)
+    node = sapo.Node(folder, alone=True, steps=max_steps)
 
     @node.on_round
     def look(summary: sapo.RoundSummary) -> None:
@@ -27,6 +27,8 @@ def main(folder: str, mark: float, most_steps: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     main(
         sys.argv[1],
         float(sys.argv[2]) if len(sys.argv) > 2 else 0.5,

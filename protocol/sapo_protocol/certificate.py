@@ -17,9 +17,9 @@ from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 
 _SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, Rule.CERTIFICATE_RESERVED, required=5)
-_DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)
+_DURATION = Bound(Rule.CERTIFICATE_DURATION, minimum=1, maximum=MAX_CERTIFICATE_SECONDS)
 _SIGNATURE = Bound(
-    Rule.CERTIFICATE_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES
+    Rule.CERTIFICATE_SIGNATURE, minimum=secp256k1.SIGNATURE_BYTES, maximum=secp256k1.SIGNATURE_BYTES
 )
 
 

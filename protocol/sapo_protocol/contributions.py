@@ -32,23 +32,25 @@ from sapo_protocol.terms.difficulty import LevelRecord, Outcomes, Record
 
 _MAX_AUDITORS = 64
 MAX_TURN = 2**32 - 1
-"""What auditors sign has 32 bits for it."""
+"""The signed statement has 32 bits for the turn."""
 
-_TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_PAGE_ROWS)
-_TALLY_PAGES = Bound(Rule.TALLY_PAGES, least=1, most=MAX_PAGES)
-_TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
-_SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_PAGE_ROWS)
-_SHARE_PAGES = Bound(Rule.PROPOSAL_PAGES, least=1, most=MAX_PAGES)
-_SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
-_PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, least=1, most=MAX_TURN)
-_OUTCOME = Bound(Rule.TALLY_OUTCOME_SIZE, least=3, most=3)
-_RECORD_ROW = Bound(Rule.PROPOSAL_RECORD_SIZE, least=4, most=4)
+_TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, maximum=MAX_PAGE_ROWS)
+_TALLY_PAGES = Bound(Rule.TALLY_PAGES, minimum=1, maximum=MAX_PAGES)
+_TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, minimum=2, maximum=2)
+_TALLIES = Bound(Rule.PROPOSAL_TALLIES, minimum=1, maximum=_MAX_AUDITORS)
+_SHARES = Bound(Rule.PROPOSAL_SHARES, maximum=MAX_PAGE_ROWS)
+_SHARE_PAGES = Bound(Rule.PROPOSAL_PAGES, minimum=1, maximum=MAX_PAGES)
+_SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, minimum=3, maximum=3)
+_PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, minimum=1, maximum=MAX_TURN)
+_OUTCOME = Bound(Rule.TALLY_OUTCOME_SIZE, minimum=3, maximum=3)
+_RECORD_ROW = Bound(Rule.PROPOSAL_RECORD_SIZE, minimum=4, maximum=4)
 _TALLY = Rule.TALLY_KEYS, Rule.TALLY_TYPES, Rule.TALLY_RESERVED
 _PROPOSAL = Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, Rule.PROPOSAL_RESERVED
 _APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, Rule.APPROVAL_RESERVED, required=5, optional=1)
-_APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, least=1, most=MAX_TURN)
-_SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
+_APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, minimum=1, maximum=MAX_TURN)
+_SIGNATURE = Bound(
+    Rule.APPROVAL_SIGNATURE, minimum=secp256k1.SIGNATURE_BYTES, maximum=secp256k1.SIGNATURE_BYTES
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def shares_on(pages: Sequence[bytes]) -> Sequence[Share]:
 
 
 def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:
-    """Return what every account named in a tally has earned, before the epoch's budget: the clipped median.
+    """Return the points of every account named in a tally, before the epoch's budget: the clipped median.
 
     The lower median of an even number is taken: half of the auditors cannot raise a count.
     An account that a tally does not name counts zero in it.
@@ -251,7 +253,7 @@ def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Accou
 def granted_points(
     tallies: Sequence[Tally], *, points_per_epoch: int, epoch_budget: int
 ) -> dict[Account, int]:
-    """Return what every account named in a tally is granted: what it has earned, or its part of the budget.
+    """Return the granted points of every account named in a tally: as earned, or its part of the budget.
 
     Args:
         points_per_epoch, epoch_budget: as for ``settle``.
@@ -264,7 +266,7 @@ def granted_points(
 def settle(
     tallies: Sequence[Tally], previous: Mapping[Account, int], *, points_per_epoch: int, epoch_budget: int
 ) -> tuple[Share, ...]:
-    """Return every account's share, ascending by account: what it has earned, added to what it had.
+    """Return every account's share, ascending by account: its points, and their sum with the earlier ones.
 
     Where all together have earned more than the budget, each one's points shrink by the same factor and
     are rounded down, so splitting an account into several never earns more.
@@ -377,7 +379,7 @@ def _schema(rules: tuple[Rule, Rule, Rule], last: int, families: int | None) -> 
         required=5,
         optional=last - 4 - foreign,
         foreign=foreign,
-        most_values=MAX_VALUES,
+        max_values=MAX_VALUES,
         demanded=frozenset({last} if families else ()),
     )
 
@@ -387,7 +389,7 @@ def _rows(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the rows of the field that only swarms with ladders have, one per family of the suite."""
     if families != 0 and fields.has(key):
-        bound = Bound(count, least=families or 1, most=families or MAX_FAMILIES)
+        bound = Bound(count, minimum=families or 1, maximum=families or MAX_FAMILIES)
         yield from fields.number_rows(key, bound, width)
 
 

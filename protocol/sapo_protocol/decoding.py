@@ -44,14 +44,14 @@ _FIELD_DEPTH = MAX_NESTING - 1
 """Levels of arrays and maps that a field's value may still nest."""
 
 
-def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
+def decode(data: bytes, max_values: int = MAX_VALUES) -> Value:
     """Return the value of an encoding that holds at most a given number of values.
 
     Raises:
         RemoteProtocolError: the bytes are not the deterministic encoding of a value (``NOT_CANONICAL``), or
-            hold more values than ``most_values`` (``OUT_OF_BOUNDS``).
+            hold more values than ``max_values`` (``OUT_OF_BOUNDS``).
     """
-    reader = Reader(data, most_values)
+    reader = Reader(data, max_values)
     value = reader.value(MAX_NESTING)
     reader.require_end()
     return value
@@ -62,9 +62,9 @@ class Reader:
 
     __slots__ = ("_at", "_data", "_left")
 
-    def __init__(self, data: bytes, most_values: int) -> None:
+    def __init__(self, data: bytes, max_values: int) -> None:
         self._data = data
-        self._left = most_values
+        self._left = max_values
         self._at = 0
 
     def require_end(self) -> None:
@@ -188,7 +188,7 @@ class Schema:
         optional: the number of fields that may follow them.
         demanded: keys of those that must be there all the same.
         foreign: the number of keys behind these that other swarms use, and this one refuses.
-        most_values: how many values the encoding may have, map keys included.
+        max_values: how many values the encoding may have, map keys included.
     """
 
     keys: Rule
@@ -196,7 +196,7 @@ class Schema:
     reserved: Rule
     required: int
     optional: int = 0
-    most_values: int = MAX_FLAT_VALUES
+    max_values: int = MAX_FLAT_VALUES
     demanded: frozenset[int] = frozenset()
     foreign: int = 0
 
@@ -210,8 +210,8 @@ class Bound(NamedTuple):
     """The size of a number, a byte string or an array, and the rule that bounds it."""
 
     rule: Rule
-    least: int = 0
-    most: int = MAX_UINT64
+    minimum: int = 0
+    maximum: int = MAX_UINT64
 
 
 class Fields(Reader):
@@ -225,7 +225,7 @@ class Fields(Reader):
 
     def __init__(self, data: bytes, schema: Schema) -> None:
         self._data = data
-        self._left = schema.most_values
+        self._left = schema.max_values
         self._at = 0
         self._schema = schema
         self._key_read = -1
@@ -275,7 +275,7 @@ class Fields(Reader):
         major, value = self._field(key)
         if major != UINT:
             self._refuse_type(major, value)
-        if bound is not None and not bound.least <= value <= bound.most:
+        if bound is not None and not bound.minimum <= value <= bound.maximum:
             self.require(bound, value)
         return value
 
@@ -289,7 +289,7 @@ class Fields(Reader):
         if end > len(self._data):
             raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
         value = self._data[begin:end]
-        if bound is not None and not bound.least <= length <= bound.most:
+        if bound is not None and not bound.minimum <= length <= bound.maximum:
             self.require(bound, length)
         return value
 
@@ -311,7 +311,7 @@ class Fields(Reader):
         """Read an array of byte strings, each of a length within its bound."""
         strings: list[bytes] = []
         behind_each = self._items(key, bound)
-        append, short, most = strings.append, _SHORT_STRING, each.most
+        append, short, maximum = strings.append, _SHORT_STRING, each.maximum
         data, at, left, end = self._data, self._at, self._left, len(self._data)
         for behind in behind_each:
             # most completions have such a head, so it is read without a call
@@ -328,7 +328,7 @@ class Fields(Reader):
             at += length
             if at > end:
                 raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
-            if length > most:
+            if length > maximum:
                 self._at, self._left = at, left
                 self.require(each, length, behind)
             append(data[begin:at])
@@ -362,8 +362,8 @@ class Fields(Reader):
 
     def require(self, bound: Bound, size: int, *behind: int) -> None:
         """Raise unless the size of what was read last is within its bound; ``behind`` as in ``refuse``."""
-        if not bound.least <= size <= bound.most:
-            self.refuse(bound.rule, f"{size}, not {bound.least} to {bound.most}", *behind)
+        if not bound.minimum <= size <= bound.maximum:
+            self.refuse(bound.rule, f"{size}, not {bound.minimum} to {bound.maximum}", *behind)
 
     def refuse(self, rule: Rule, detail: str, *behind: int) -> NoReturn:
         """Raise the rule, unless the rest of the object breaks a rule that takes precedence.
@@ -445,7 +445,7 @@ class Fields(Reader):
         if major != ARRAY:
             self._refuse_type(major, length)
         self._require_items(length)
-        if not bound.least <= length <= bound.most:
+        if not bound.minimum <= length <= bound.maximum:
             self.require(bound, length, length)
         return range(length - 1, -1, -1)
 

@@ -42,7 +42,7 @@ _KINDS = {int(kind): kind for kind in Kind if kind is not Kind.COMMITMENT}
 _TAGS = (b"", *(kind.tag + b"\x00" for kind in Kind))
 """By kind; a tuple, since a dictionary would call the hash of the enumeration, which is slow."""
 _SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, Rule.ENVELOPE_RESERVED, required=5)
-_SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
+_SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, minimum=ed25519.SIGNATURE_BYTES, maximum=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
 """Stands in place of a signature if the payload proves itself, so that one proof has exactly one message."""
 

@@ -12,7 +12,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
-from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS, AuditTerms, most_finality_seconds
+from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS, AuditTerms, max_finality_seconds
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
@@ -120,9 +120,9 @@ class Manifest:
         if self.difficulty is not None:
             raise LocalProtocolError("ladders count groups that no account commits to: no audits by sample")
         _require_committable(self.limits.slots_per_epoch)
-        if self.finality_seconds > (most := most_finality_seconds(self.epoch_seconds)):
+        if self.finality_seconds > (longest := max_finality_seconds(self.epoch_seconds)):
             raise LocalProtocolError(
-                f"with finality_seconds of more than {most} no epoch is audited before the next one ends"
+                f"with finality_seconds of more than {longest} no epoch is audited before the next one ends"
             )
 
     def _require_bondable(self, gate: BondGate) -> None:

@@ -19,10 +19,10 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
 
 _SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, Rule.ROLLOUT_RESERVED, required=6, optional=1)
-_SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)
-_FAMILY = Bound(Rule.ROLLOUT_FAMILY, most=MAX_FAMILIES - 1)
-_COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, least=1, most=MAX_COMPLETIONS)
-_COMPLETION = Bound(Rule.COMPLETION_SIZE, most=MAX_COMPLETION_BYTES)
+_SLOT = Bound(Rule.ROLLOUT_SLOT, maximum=2**32 - 1)
+_FAMILY = Bound(Rule.ROLLOUT_FAMILY, maximum=MAX_FAMILIES - 1)
+_COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, minimum=1, maximum=MAX_COMPLETIONS)
+_COMPLETION = Bound(Rule.COMPLETION_SIZE, maximum=MAX_COMPLETION_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ STAGES: Final = (
     "likelihood",
     "planted phrases",
 )
-"""What each stage of the pipeline checks, by its number: section 6 of the specification."""
+"""Title of each stage of the pipeline, by its number: section 6 of the specification."""
 
 
 class Rule(Enum):

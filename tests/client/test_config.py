@@ -225,3 +225,14 @@ def test_a_default_that_does_not_fit_another_setting_is_named_as_a_default() -> 
         "set learner.external_groups as well; `sapo config schema` shows the allowed values of"
         " learner.external_groups",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("learner.device", "gpu", "it is one of auto, cpu, cuda"),
+        ("observe.webhook", "example.org", "it begins with http:// or https://"),
+    ],
+)
+def test_no_refusal_shows_a_regular_expression(name: str, value: str, reason: str) -> None:
+    assert refusal({name: value}).text == f"{name} = {value!r} from flag is refused: {reason}"

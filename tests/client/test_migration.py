@@ -194,6 +194,7 @@ def test_training_resumes_in_an_old_directory(swarm: OldSwarm, monkeypatch: pyte
         "reputation": 2,
         "signing": 2,
         "suspensions": 1,
+        "taken_slots": 1,
     }
 
 
@@ -223,13 +224,23 @@ def test_a_data_directory_of_a_later_version_is_refused(swarm: OldSwarm, compone
     (swarm.root / "one.envelope").write_bytes(envelope)
     with closing(sqlite3.connect(swarm.data.database)) as connection, connection:
         connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (component, version + 1))
-    done = swarm.sapo(*command)
-    assert done.returncode == ExitCode.DATA
-    assert done.stderr.splitlines() == [
-        f"error: {swarm.data.database} was written by a newer version of sapo: its {component} tables have"
-        f" version {version + 1}, and this version of sapo reads up to {version}",
-        "hint: install the newest version of sapo, or use another data directory with --data-dir",
-    ]
+    before = content(swarm.data.database)
+    for done in (swarm.sapo(*command), repaired := swarm.sapo("repair", "--json")):
+        assert done.returncode == ExitCode.DATA
+        assert done.stderr.splitlines() == [
+            f"error: {swarm.data.database} was written by a newer version of sapo: its {component} tables"
+            f" have version {version + 1}, and this version of sapo reads up to {version}",
+            "hint: install the newest version of sapo, or use another data directory with --data-dir",
+        ]
+    states = {each["file"]: each["state"] for each in json.loads(repaired.stdout)["files"]}
+    assert states[swarm.data.database.name] == "newer release"
+    assert content(swarm.data.database) == before
+
+
+def content(path: Path) -> list[str]:
+    """Return the statements that would make a database again."""
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
 
 
 def known(swarm: OldSwarm) -> dict[Account, Evidence]:

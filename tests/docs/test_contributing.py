@@ -171,6 +171,7 @@ print(json.dumps([[str(each.verdict), each.rule and each.rule.number] for each i
 def test_a_message_kind_by_its_recipe(make_copy: Callable[..., Copy]) -> None:
     copy = make_copy("toy_message_kind.diff", "toy_message_kind_tests.diff")
     copy.python("tests/vectors/generate.py")
+    copy.python("tests/architecture/rules_page.py")
     tests = ["tests/test_rules.py", "tests/vectors", "tests/reference"]
     copy.pytest(*tests, "-k", "not generation")  # that is what the line before did
     outcomes = json.loads(copy.python("-c", GREETING))

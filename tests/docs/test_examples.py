@@ -74,6 +74,21 @@ def test_compare_temperatures_plots_every_round(tmp_path: Path) -> None:
     assert (tmp_path / "rewards.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.py")))
+def test_a_script_without_arguments_prints_what_it_takes(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(FOLDER / name)],
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"python {name} FOLDER" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_the_page_names_every_example_and_every_example_has_a_test() -> None:
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     tests = Path(__file__).read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 docs/testnet.md comes first: it founds a swarm, and its nodes earn and claim. The other pages are read with
 what it left, each in a shell of its own. ``Swarm.reading`` says what this machine has in place of a page's
-names and addresses; ``NOT_RUN`` are the lines that are not run here, with what runs them.
+names and addresses; ``docs_reader.NOT_RUN`` are the lines that are not run here, with what runs them.
 """
 
 import json
@@ -12,47 +12,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pytest
 from support.anvil import Anvil, running_anvil
-from support.docs_reader import PAGES, PATIENCE_SECONDS, Reader, page_lines
+from support.docs_reader import PATIENCE_SECONDS, TESTNET, Reader, page_lines, run_lines
 from support.policies import make_policy_folder
 
 from sapo_client.errors import ExitCode
 from sapo_client.testnet.processes import free_ports, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
-
-TESTNET: Final = "docs/testnet.md"
-
-NOT_RUN: Final = {
-    "make demo": "takes eight minutes: the demo job of continuous integration",
-    "make test": "this suite",
-    "make test-long": "this suite",
-    "make lint": "tests/test_static.py and tests/test_architecture.py",
-    "make coverage": "this suite, with another runner",
-    "make fuzz": "`make fuzz-nightly`, a job of every night",
-    "make faults-nightly": "a job of every night",
-    "make rules-mutants": "a job of every night",
-    "make contracts-test": "tests/client/ledger/test_foundry.py",
-    "make contracts-mutants": "a job of every night",
-    "make contracts-smt": "a job of every night",
-    "sapo testnet up": "tests/client/testnet/test_testnet_e2e.py, with fewer epochs",
-    "sapo lab run": "hours; tests/client/lab/test_lab_command.py, with a small preset",
-    "sapo lab report": "tests/client/lab/test_lab_command.py",
-    "sapo lab attack": "hours; tests/client/lab/test_attack_campaign.py",
-    "sapo lab guard": "minutes; tests/client/lab/test_attack_guarded.py, with two rounds",
-    "sapo lab islands": "an hour; tests/client/lab/test_lab_islands.py, with a small swarm",
-    "sapo service": "changes the services of this machine; tests/client/cli/test_service_command.py",
-    "cd client/deploy/docker": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
-    "docker compose": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
-    "pip install": "needs a package index; tests/client/test_plugins.py, tests/project/test_packages.py",
-    "SAPO_SAMPLER__TASK_SAMPLER=weakest": "needs the plug-in's package; tests/client/test_plugins.py",
-    "sapo join --identity key --alone --config tracked.toml": "needs trackio; observe/test_tracker.py",
-    "sapo swarm deploy swarm --rpc https": "as in docs/testnet.md, with another level: test_tasks_options.py",
-}
-"""First words of a line, and why it is not run here."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +107,6 @@ def _status(reader: Reader) -> dict[str, int]:
     return reader.json("sapo ledger status --identity newcomer --rpc $RPC --data-dir newcomer-node")
 
 
-def run_lines(page: str) -> list[str]:
-    """Return the lines of a page that are run here."""
-    return [line for line in page_lines(page) if not line.startswith(tuple(NOT_RUN))]
-
-
 def test_a_newcomer_follows_the_page_on_test_networks_to_a_claimed_reward(swarm: Swarm) -> None:
     status = _status(swarm.reader)
     assert status["points claimed"] > 0
@@ -170,7 +134,7 @@ def test_the_readme(swarm: Swarm) -> None:
     for name in ("newcomer", "operator"):
         own = {"SAPO_DATA_DIR": f"../{name}-node", "SAPO_LEDGER__RPC_URLS": swarm.anvil.url}
         readers[name] = swarm.reading(f"readme-{name}", **own)
-        swarm.lend(name, readers[name], "key")
+        swarm.lend(name, readers[name], name)  # under which the data directory remembers it
     for line in lines[first_export:]:
         is_auditors = line.startswith(("sapo ledger bond", "sapo ledger challenge"))
         _account_line(readers["operator" if is_auditors else "newcomer"], line)
@@ -228,15 +192,3 @@ def _account_line(reader: Reader, line: str) -> None:
         assert "no message in" in reader.run(reader.meant(line), exit_code=int(ExitCode.LEDGER))
         return
     reader.type(line)
-
-
-def test_every_line_of_every_page_is_run_or_has_a_reason() -> None:
-    """A page that is not read above has no line that could be run."""
-    read = {
-        TESTNET,
-        "README.md",
-        "docs/operator.md",
-        "docs/roles/newcomer.md",
-        "docs/roles/auditor.md",
-    }
-    assert {page: run_lines(page) for page in PAGES if page not in read and run_lines(page)} == {}

@@ -92,6 +92,17 @@ def test_every_link_is_valid(site: Path) -> None:
     assert wrong == []
 
 
+def test_no_list_or_table_is_rendered_as_text(site: Path) -> None:
+    """The site's Markdown needs an empty line before them, GitHub's does not."""
+    as_text = [
+        f"{path.relative_to(site)}: {paragraph[:60]}"
+        for path in site.rglob("*.html")
+        for paragraph in re.findall(r"(?s)<p>(.*?)</p>", path.read_text(encoding="utf-8"))
+        if re.search(r"\n\s*(\* |1\. |\| )", paragraph)
+    ]
+    assert as_text == []
+
+
 def test_nothing_is_loaded_from_another_host(site: Path) -> None:
     foreign = {
         source

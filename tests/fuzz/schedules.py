@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from eth_utils.abi import event_abi_to_log_topic
-from support.faulty import FaultyEndpoint, FaultyOutbox, Killed, Mode, Weather, connected
+from support.faulty import Faults, FaultyEndpoint, FaultyOutbox, Killed, Mode, connected
 from support.ledger import (
     ALICE,
     BOB,
@@ -129,9 +129,9 @@ class Play:
         self._rng = random.Random(seed)
         self._seed = seed
         rate = self._rng.choice((0.0, 0.02, 0.08))
-        self.weather = Weather(self._rng, fault_rate=rate, kill_rate=self._rng.choice((0.0, 0.005, 0.02)))
+        self.faults = Faults(self._rng, fault_rate=rate, kill_rate=self._rng.choice((0.0, 0.005, 0.02)))
         count = self._rng.choice((1, 2, 3))
-        self._endpoints = [FaultyEndpoint(self._network, ground.foreign, self.weather) for _ in range(count)]
+        self._endpoints = [FaultyEndpoint(self._network, ground.foreign, self.faults) for _ in range(count)]
         self._seconds, self._skew_seconds = 0.0, 0.0
         self._wishes = self._all_wishes()
         self._made = 0
@@ -143,7 +143,7 @@ class Play:
         for _ in range(ROUNDS):
             self._live(self._disturb)
             self._live(self._work)
-        self.weather.calm = True
+        self.faults.off = True
         self._mend()
         for _ in range(CALM_ROUNDS):
             self._live(self._make_wishes)
@@ -157,7 +157,7 @@ class Play:
     def _start(self) -> None:
         """Start a process from the files on disk."""
         self._outbox = FaultyOutbox(self._folder / "outbox.sqlite", owner="schedule")
-        self._outbox.weather = self.weather
+        self._outbox.faults = self.faults
         self._signing = SigningDatabase(self._folder / "node.sqlite")
         names = {str(number): endpoint for number, endpoint in enumerate(self._endpoints)}
         rpc = Rpc(
@@ -227,11 +227,11 @@ class Play:
         """Sign one of two roots of an epoch, if the signing database allows it."""
         epoch, archive = self._rng.choice(EPOCHS), self._rng.choice((7, 8))
         root = make_root(epoch, archive=archive)
-        self.weather.maybe_kill("APPROVE")
+        self.faults.maybe_kill("APPROVE")
         turn, domain = self._rng.choice((0, 1)), Domain(DEFAULT_CHAIN_ID, self._ground.deployment.ledger)
         mark = ApprovalMark(SWARM, address(ALICE), epoch, turn, root.digest(domain))
         if self._signing.approve(mark):
-            self.weather.maybe_kill("APPROVED")
+            self.faults.maybe_kill("APPROVED")
             digest = EpochApproval(turn, root).digest(domain)
             secp256k1.sign(bytes(ALICE.key), digest)
             self._signatures[epoch, turn].add(digest)
@@ -242,9 +242,9 @@ class Play:
         network, rng = self._network, self._rng
         chosen = rng.choices(
             ("mine", "fill", "reorganise", "spike", "fall", "forget", "turn", "wait", "skew", "kill"),
-            (8, 5, 3, 1, 2, 1, 4, 4, 1, 1 if self.weather.kill_rate else 0),
+            (8, 5, 3, 1, 2, 1, 4, 4, 1, 1 if self.faults.kill_rate else 0),
         )[0]
-        self.weather.count(chosen)
+        self.faults.count(chosen)
         match chosen:
             case "mine":
                 network.mine()
@@ -295,7 +295,7 @@ class Play:
             *(f"epoch and turn {e}: {len(d)} signatures" for e, d in self._signatures.items() if len(d) > 1),
         ]
         self._outbox.close()
-        struck = self.weather.struck
+        struck = self.faults.counts
         kills = sum(count for name, count in struck.items() if name.lower().startswith("kill"))
         faults = sum(struck.values())
         replacements = sum(len(signed) - 1 for signed in by_nonce.values())

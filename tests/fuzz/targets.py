@@ -65,8 +65,8 @@ def trees(data: bytes) -> None:
 
 def texts(data: bytes) -> None:
     """Return a completion's answer: bounded, stripped, part of the text, or none."""
-    holds_code(data)
     for family in FAMILIES:
+        holds_code(family, data)
         answer = extract(family, data)
         if answer is None:
             continue

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal
 
 import torch
 
+from sapo_client import extras
 from sapo_client.bench.failure import failure_line
 from sapo_client.bench.train import Load, own_backends, releases
 
@@ -36,6 +37,11 @@ FASTER_SAMPLING: Final = 5.0
 PUSH_SECONDS: Final = 2.0
 SHARE_OF_TRL: Final = 1.1
 FASTER_RANKS: Final = 1.7
+PUSH_GIB: Final = 40.0
+"""Of a card: 7B in 16 bits take 15 GiB, twice, and the engine's are in its share of 0.4."""
+
+LIMIT_SECONDS: Final = 3600.0
+"""Of a program, which may download an environment first."""
 
 Judge = Callable[[str], tuple[str, bool]]
 """Takes a program's standard output; returns its figure in words, and whether the limit is kept."""
@@ -82,9 +88,12 @@ def main() -> None:
     for number, line in enumerate(lines(options.device)):
         if options.only not in line.name:
             continue
+        print(f"{line.name} ...", file=sys.stderr, flush=True)
         results.append(run(line, options.out / f"{number}.log"))
-        print(f"{results[-1].state}: {line.name}: {results[-1].figure}", flush=True)
+        print(f"{results[-1].state}: {line.name}: {results[-1].figure}", file=sys.stderr, flush=True)
         write(options.out, results, options.device)
+    print(page(results, options.device))
+    print(f"also in {options.out / 'results.md'}; the programs' output is beside it", file=sys.stderr)
     sys.exit(any(each.state == "failed" for each in results))
 
 
@@ -95,7 +104,9 @@ def lines(device: Literal["cpu", "cuda"]) -> Iterator[Line]:
     shape = "" if on_gpu else " (tried with the bundled shape)"
     size = ("--device", device, "--steps", "3" if on_gpu else "2")
     bench = (*size, "--rounds", "1", "--json")
-    no_vllm = own_backends(Load(device=device), releases()).get("vllm", "vLLM is not installed")
+    no_vllm = own_backends(Load(device=device), releases()).get(
+        "vllm", f"vLLM is not installed: {extras.VLLM.command}"
+    )
     limited = ("--lora-rank", "16", "--memory-gib", f"{LARGE_GIB:.0f}")
     speed = (sys.executable, "tests/gpu/learner_speed.py")
     yield Line("tests marked gpu", (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "tests"), tests_passed)
@@ -119,7 +130,7 @@ def lines(device: Literal["cpu", "cuda"]) -> Iterator[Line]:
         "adapter push of 7B",
         (*speed, "push", "--shape", large, "--device", device),
         push_seconds,
-        no_vllm,
+        no_vllm or (too_small(card_gib()) if on_gpu else ""),
     )
     yield Line(
         "step against TRL, vLLM colocated" if on_gpu else "step against TRL",
@@ -142,14 +153,18 @@ def run(line: Line, log: Path) -> Result:
     if line.missing:
         return Result(line.name, "skipped", line.missing, command)
     paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        line.command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            line.command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return Result(line.name, "failed", f"it did not end within {LIMIT_SECONDS:.0f} s", command)
     log.write_text(f"{done.stdout}\n{done.stderr}", encoding="utf-8")
     try:
         figure, is_kept = line.judge(done.stdout)
@@ -161,14 +176,37 @@ def run(line: Line, log: Path) -> Result:
 
 def write(out: Path, results: Sequence[Result], device: str) -> None:
     """Write the results so far, as JSON and as a page."""
-    about = {"device": card(device), "processor": platform.processor() or platform.machine(), **versions()}
-    document = {"format": "sapo/gpu/1", "about": about, "results": [asdict(each) for each in results]}
+    document = {"format": "sapo/gpu/1", "about": about(device), "results": [asdict(each) for each in results]}
     (out / "results.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (out / "results.md").write_text(f"# The learner on a GPU\n\n{page(results, device)}", encoding="utf-8")
+
+
+def page(results: Sequence[Result], device: str) -> str:
+    """Return the results as a paragraph and a table, which can be pasted into docs/results.md."""
+    facts = "; ".join(f"{name} {value}" for name, value in about(device).items())
     rows = [f"| {each.name} | {each.state} | {each.figure} | `{each.command}` |" for each in results]
-    facts = [f"* {name}: {value}" for name, value in about.items()]
     head = ["| line | state | figure | command |", "| --- | --- | --- | --- |"]
-    text = "\n".join(["# The learner on a GPU", "", *facts, "", *head, *rows, ""])
-    (out / "results.md").write_text(text, encoding="utf-8")
+    return "\n".join([f"{facts}.", "", *head, *(row.replace("\n", " ") for row in rows), ""])
+
+
+def about(device: str) -> dict[str, str]:
+    """Return what the figures depend on: cards, processor and releases."""
+    processor = platform.processor() or platform.machine()
+    return {"device": card(device), "processor": processor, "cores": str(os.cpu_count()), **versions()}
+
+
+def card_gib() -> float:
+    """Return the memory of the first card; 0 without one."""
+    return torch.cuda.get_device_properties(0).total_memory / 2**30 if torch.cuda.device_count() else 0.0
+
+
+def too_small(gib: float) -> str:
+    """Return why vLLM and a policy of seven billion do not fit a card; empty if they do."""
+    return (
+        ""
+        if gib >= PUSH_GIB
+        else f"two copies of 7B need a card of {PUSH_GIB:.0f} GiB, this one has {gib:.0f}"
+    )
 
 
 def card(device: str) -> str:
@@ -201,7 +239,7 @@ def contestants(output: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(output)["contestants"]}
 
 
-def step_figure(most_gib: float) -> Judge:
+def step_figure(max_gib: float) -> Judge:
     """Return the judge of full steps: every backend's seconds and peak, at most so many GiB; 0: no limit."""
 
     def judge(output: str) -> tuple[str, bool]:
@@ -211,7 +249,7 @@ def step_figure(most_gib: float) -> Judge:
             f" {each['peak_mib'] / 1024:.1f} GiB"
             for name, each in found.items()
         ]
-        is_kept = not most_gib or all(each["peak_mib"] / 1024 <= most_gib for each in found.values())
+        is_kept = not max_gib or all(each["peak_mib"] / 1024 <= max_gib for each in found.values())
         return "; ".join(words), is_kept
 
     return judge

@@ -40,8 +40,9 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(Path(folder), options.shape)
-        if options.figure == "push":
+        pushes = options.figure == "push"
+        model = make_model(Path(folder), options.shape, half=pushes and options.device == "cuda")
+        if pushes:
             found: dict[str, Any] = {"seconds": push_seconds(model, options.device)}
         else:
             found = {
@@ -51,10 +52,11 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def make_model(folder: Path, shape: str) -> str:
-    """Save a random model of a shape with the bundled tokenizer."""
+def make_model(folder: Path, shape: str, *, half: bool = False) -> str:
+    """Save a random model of a shape with the bundled tokenizer, float32 or bfloat16."""
     policy = load_policy(BUNDLED, "cpu")
-    new_model(len(policy.tokenizer), policy.end, policy.pad, shape).save_pretrained(folder / "model")
+    model = new_model(len(policy.tokenizer), policy.end, policy.pad, shape, half=half)
+    model.save_pretrained(folder / "model")
     policy.tokenizer.save_pretrained(folder / "model")
     return str(folder / "model")
 

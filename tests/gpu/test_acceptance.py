@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 from gpu import acceptance, learner_speed
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
@@ -95,5 +97,33 @@ def test_the_programs_run_on_a_cpu(tmp_path: Path) -> None:
     assert "none: the programs were tried on a CPU" in (tmp_path / "results.md").read_text()
 
 
-def test_a_model_of_a_shape_is_made(tmp_path: Path) -> None:
-    assert (Path(learner_speed.make_model(tmp_path, "bundled")) / "model.safetensors").exists()
+@pytest.mark.parametrize(("half", "kind"), [(False, torch.float32), (True, torch.bfloat16)])
+def test_a_model_of_a_shape_is_made(tmp_path: Path, half: bool, kind: torch.dtype) -> None:
+    """Seven billion in float32 take more memory than a machine with a small card may have."""
+    folder = Path(learner_speed.make_model(tmp_path, "bundled", half=half))
+    assert {each.dtype for each in load_file(folder / "model.safetensors").values()} == {kind}
+
+
+def test_the_last_output_is_a_table_that_a_page_can_have(tmp_path: Path) -> None:
+    result = acceptance.Result("a", "failed", "two\nlines", "b c")
+    page = acceptance.page([result], "cpu")
+    assert page.splitlines()[2:] == [
+        "| line | state | figure | command |",
+        "| --- | --- | --- | --- |",
+        "| a | failed | two lines | `b c` |",
+    ]
+    acceptance.write(tmp_path, [result], "cpu")
+    assert (tmp_path / "results.md").read_text().endswith(page)
+
+
+@pytest.mark.parametrize(("gib", "fits"), [(23.6, False), (79.1, True)])
+def test_what_does_not_fit_a_card_is_skipped_with_its_reason(gib: float, fits: bool) -> None:
+    why = "two copies of 7B need a card of 40 GiB, this one has 24"
+    assert acceptance.too_small(gib) == ("" if fits else why)
+
+
+def test_a_program_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptance, "LIMIT_SECONDS", 0.1)
+    program = (sys.executable, "-c", "import signal; signal.pause()")
+    result = acceptance.run(acceptance.Line("a", program, acceptance.push_seconds), tmp_path / "log")
+    assert (result.state, result.figure) == ("failed", "it did not end within 0 s")

@@ -55,13 +55,13 @@ def all_mutants(places: Sequence[str] = PACKAGES) -> Iterator[Mutant]:
 def chosen(options: argparse.Namespace) -> list[Mutant]:
     """Return those that the options ask for: of a sample, those whose names hash lowest with the seed."""
     found = [mutant for mutant in all_mutants(options.places) if re.search(options.only, name_of(mutant))]
-
-    def rank(mutant: Mutant) -> bytes:
-        return hashlib.sha256((options.seed + name_of(mutant)).encode()).digest()
-
-    found.sort(key=rank)
     number, parts = map(int, options.part.split("/"))
-    return found[: options.sample][number - 1 :: parts]
+    return ranked(found, options.seed)[: options.sample][number - 1 :: parts]
+
+
+def ranked(mutants: Sequence[Mutant], seed: str) -> list[Mutant]:
+    """Return mutants in an order that depends on their names and a seed alone."""
+    return sorted(mutants, key=lambda mutant: hashlib.sha256((seed + name_of(mutant)).encode()).digest())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

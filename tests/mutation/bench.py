@@ -24,6 +24,8 @@ from mutation.operators import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ("protocol", "verification", "client", "tests", "contracts", "docs", "pyproject.toml")
+ROOTS: Final = ("protocol", "verification", "client", "tests")
+"""From which packages and the tests' own modules are imported: this tree's, whichever one is installed."""
 
 _TESTS: Final = 30
 """Tests that a mutant is shown first."""
@@ -90,7 +92,8 @@ def measure(places: Sequence[str], tests: Sequence[str], found: Path) -> Reach:
     if not found.exists():
         names = ",".join(sorted({Path(place).parts[1] for place in places}))
         command = [sys.executable, "-m", "mutation.measure", str(found), names, *tests]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "OMP_NUM_THREADS": "1"}
+        roots = os.pathsep.join(str(ROOT / name) for name in ROOTS)
+        environment = {**os.environ, "PYTHONPATH": roots, "OMP_NUM_THREADS": "1"}
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
     document = json.loads(found.read_text(encoding="utf-8"))
     return Reach(
@@ -200,7 +203,7 @@ def _pytest(folder: Path, arguments: Sequence[str], *plugins: object) -> int:
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     os.chdir(folder)
-    roots = [str(folder / name) for name in ("protocol", "verification", "client", "tests")]
+    roots = [str(folder / name) for name in ROOTS]
     sys.path[:0] = roots
     sys.dont_write_bytecode = True
     path = os.pathsep.join(roots)

@@ -1,7 +1,10 @@
 """Mutants of a Python module: its source with one rule broken, made from the syntax tree.
 
 They break presence (a guard or a call is removed, a condition negated, a bound moved by one) and order: two
-neighbouring guards or checking calls change places.
+neighbouring guards or checking calls, or one of them and a change of an object's state, change places. They
+confuse what is told (another member of an enumeration, another argument's place), and remove what holds when
+something fails or runs at the same time: an exception's handler, a ``finally``, a lock. In formulas they
+change signs, divisions, floats, bounds, and what is constant for the gradient.
 """
 
 from __future__ import annotations
@@ -81,6 +84,14 @@ _ARITHMETIC: Final[dict[type[ast.operator], tuple[str, str]]] = {
     ast.Mod: ("%", "+"),
 }
 _CALLS: Final = {"min": "max", "max": "min", "all": "any", "any": "all"}
+_METHODS: Final = {
+    "clamp_min": "clamp_max",
+    "clamp_max": "clamp_min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "appendleft": "append",
+    "popleft": "pop",
+}
 _ENDS: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 _UNTESTED_CALLS: Final = ("_LOG", "log", "warn", "_check_types")
 """First words of calls whose absence changes nothing that a test should see."""
@@ -106,6 +117,7 @@ class _Reader:
         for line in lines:
             self._starts.append(self._starts[-1] + len(line))
         self._lines = lines
+        self._others = _other_members(self._tree)
 
     def mutants(self) -> Iterator[Mutant]:
         counts = Counter[str]()
@@ -154,8 +166,34 @@ class _Reader:
                     yield self._replaced("filter", condition, "True")
             case ast.If() | ast.While() | ast.IfExp():
                 yield self._replaced("condition", node.test, f"not ({self._text(node.test)})")
+            case ast.Attribute(value=ast.Name(id=name), attr=member) if (name, member) in self._others:
+                yield self._replaced("member", node, f"{name}.{self._others[name, member]}")
+            case ast.withitem(context_expr=context, optional_vars=None):
+                yield self._replaced("context", context, '__import__("contextlib").nullcontext()')
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                start, stop = self._span(caught)
+                yield _Change("handler", start, stop, "()", _lines(node.body))
+            case ast.Try(finalbody=[first, *_] as block):
+                start, stop = self._span(first)[0], self._span(block[-1])[1]
+                yield _Change("finally", start, stop, "pass")
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).startswith(_UNTESTED_CALLS):
+            yield from self._of_arguments(node.args)
+        yield from self._of_numerics(node)
         for block in _blocks(node):
             yield from self._of_block(block)
+
+    def _of_numerics(self, node: ast.AST) -> Iterator[_Change]:
+        match node:
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                yield from self._between(left, right, ("/", "*"), "division")
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                yield self._replaced("sign", node, f"({self._text(operand)})")
+            case ast.Constant(value=value) if type(value) is float:
+                yield self._replaced("number", node, str(2 * value if value else 1.0))
+            case ast.Call(func=ast.Attribute(value=owner, attr="detach"), args=[]):
+                yield self._replaced("detached", node, self._text(owner))
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _METHODS:
+                yield self._replaced("method", node.func, f"{self._text(owner)}.{_METHODS[name]}")
 
     def _of_block(self, block: list[ast.stmt]) -> Iterator[_Change]:
         for statement in block:
@@ -165,15 +203,24 @@ class _Reader:
                 yield _Change("guard", start, stop, "False", _consequence(statement))
             elif _is_checking_call(statement) and len(block) > 1:
                 yield self._replaced("statement", statement, "pass")
+            elif _is_of_state(statement):
+                yield self._replaced("write", statement, "pass")
         for first, second in pairwise(block):
             if _has_order(first) and _has_order(second):
-                yield self._swapped(first, second)
+                yield self._swapped("order", first, second)
+            elif (_is_of_state(first) and _has_order(second)) or (_has_order(first) and _is_of_state(second)):
+                yield self._swapped("sequence", first, second)
 
-    def _swapped(self, first: ast.stmt, second: ast.stmt) -> _Change:
+    def _of_arguments(self, arguments: list[ast.expr]) -> Iterator[_Change]:
+        for first, second in pairwise(arguments):
+            if not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
+                yield self._swapped("argument", first, second)
+
+    def _swapped(self, operator: str, first: ast.stmt | ast.expr, second: ast.stmt | ast.expr) -> _Change:
         start, stop = self._span(first)[0], self._span(second)[1]
         between = self._source[self._span(first)[1] : self._span(second)[0]]
         text = self._text(second) + between + self._text(first)
-        return _Change("order", start, stop, text, _consequence(first) | _consequence(second))
+        return _Change(operator, start, stop, text, _consequence(first) | _consequence(second))
 
     def _between(
         self, left: ast.expr, right: ast.expr, words: tuple[str, str], operator: str
@@ -229,9 +276,13 @@ def _consequence(node: ast.AST) -> frozenset[int]:
     """Return the lines that are executed where the condition of an ``if`` or ``while`` is true."""
     if not isinstance(node, ast.If | ast.While):
         return frozenset()
-    last = node.body[-1].end_lineno
+    return _lines(node.body)
+
+
+def _lines(block: list[ast.stmt]) -> frozenset[int]:
+    last = block[-1].end_lineno
     assert last is not None
-    return frozenset(range(node.body[0].lineno, last + 1))
+    return frozenset(range(block[0].lineno, last + 1))
 
 
 def _children(node: ast.AST) -> Iterable[ast.AST]:
@@ -276,3 +327,34 @@ def _is_checking_call(statement: ast.stmt) -> bool:
 
 def _has_order(statement: ast.stmt) -> bool:
     return _is_guard(statement) or _is_checking_call(statement)
+
+
+def _is_of_state(statement: ast.stmt) -> bool:
+    """Return whether a statement changes an object that outlives the call."""
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign | ast.Delete)
+        else [statement.target]
+        if isinstance(statement, ast.AugAssign)
+        else []
+    )
+    return any(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
+
+
+def _other_members(tree: ast.Module) -> dict[tuple[str, str], str]:
+    """Return for each member of an enumeration the next one that the module names, by class and member."""
+    members: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=member) if (
+                name[:1].isupper() and member.isupper()
+            ):
+                found = members.setdefault(name, [])
+                if member not in found:
+                    found.append(member)
+    return {
+        (name, member): found[(place + 1) % len(found)]
+        for name, found in members.items()
+        for place, member in enumerate(found)
+        if len(found) > 1
+    }

@@ -24,11 +24,47 @@ CASES = {
     "class A:\n    é = 'é', min(a, b) or all(c for c in d if c)\n": {
         "A:connective:1": "class A:\n    é = 'é', min(a, b) and all(c for c in d if c)\n",
         "A:call:1": "class A:\n    é = 'é', max(a, b) or all(c for c in d if c)\n",
+        "A:argument:1": "class A:\n    é = 'é', min(b, a) or all(c for c in d if c)\n",
         "A:call:2": "class A:\n    é = 'é', min(a, b) or any(c for c in d if c)\n",
         "A:filter:1": "class A:\n    é = 'é', min(a, b) or all(c for c in d if True)\n",
     },
+    "def f():\n    check(a)\n    self.b = c\n": {
+        "f:statement:1": "def f():\n    pass\n    self.b = c\n",
+        "f:sequence:1": "def f():\n    self.b = c\n    check(a)\n",
+        "f:write:1": "def f():\n    check(a)\n    pass\n",
+    },
+    "try:\n    x = Reason.A\nexcept E:\n    x = Reason.B\nfinally:\n    y = 0\n    del z\n": {
+        "module:finally:1": "try:\n    x = Reason.A\nexcept E:\n    x = Reason.B\nfinally:\n    pass\n",
+        "module:member:1": (
+            "try:\n    x = Reason.B\nexcept E:\n    x = Reason.B\nfinally:\n    y = 0\n    del z\n"
+        ),
+        "module:handler:1": (
+            "try:\n    x = Reason.A\nexcept ():\n    x = Reason.B\nfinally:\n    y = 0\n    del z\n"
+        ),
+        "module:member:2": (
+            "try:\n    x = Reason.A\nexcept E:\n    x = Reason.A\nfinally:\n    y = 0\n    del z\n"
+        ),
+        "module:constant:1": (
+            "try:\n    x = Reason.A\nexcept E:\n    x = Reason.B\nfinally:\n    y = 1\n    del z\n"
+        ),
+    },
+    "with lock, open(a) as f:\n    x = f\n": {
+        "module:context:1": 'with __import__("contextlib").nullcontext(), open(a) as f:\n    x = f\n',
+    },
     "if TYPE_CHECKING:\n    x = 1\nassert y > 2\n_LOG.info(1)\n": {
         "module:constant:1": "if TYPE_CHECKING:\n    x = 1\nassert y > 2\n_LOG.info(2)\n",
+    },
+    "s.a -= -b / 0.5\ndel s.c[d]\n": {
+        "module:write:1": "pass\ndel s.c[d]\n",
+        "module:write:2": "s.a -= -b / 0.5\npass\n",
+        "module:division:1": "s.a -= -b * 0.5\ndel s.c[d]\n",
+        "module:sign:1": "s.a -= (b) / 0.5\ndel s.c[d]\n",
+        "module:number:1": "s.a -= -b / 1.0\ndel s.c[d]\n",
+    },
+    "try:\n    x = a.detach().clamp_min(c)\nfinally:\n    close()\n": {
+        "module:finally:1": "try:\n    x = a.detach().clamp_min(c)\nfinally:\n    pass\n",
+        "module:method:1": "try:\n    x = a.detach().clamp_max(c)\nfinally:\n    close()\n",
+        "module:detached:1": "try:\n    x = a.clamp_min(c)\nfinally:\n    close()\n",
     },
 }
 

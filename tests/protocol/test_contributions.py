@@ -33,7 +33,6 @@ from sapo_protocol.rules import Rule
 ALICE = Identity(1)
 A, B, C = (Account(bytes(19) + bytes((n,))) for n in (1, 2, 3))
 AUTHOR = (ALICE.node, ALICE.account, 3)
-AUTHORS_FIELDS: dict[int, Value] = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3}
 TALLY = Tally(*AUTHOR, ((A, 4), (B, 0)), Digest(b"\x09" * 32))
 PROPOSAL = Proposal(
     *AUTHOR, (ContentId(b"\x01" * 32), ContentId(b"\x02" * 32)), (Share(A, 4, 10), Share(B, 0, 6))

@@ -151,4 +151,4 @@ def test_each_epoch_has_its_own_auditors() -> None:
     assert auditors.within(0, 9) == {b, c, d}
     assert auditors.within(9, 10) == {a, b, c, d}
     assert auditors.within(10, 19) == {a, b, d}
-    assert auditors.within(0, 30) == auditors.everybody == {a, b, c, d, e}
+    assert auditors.within(0, 30) == auditors.all_accounts == {a, b, c, d, e}

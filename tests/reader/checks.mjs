@@ -9,6 +9,7 @@ import { drawnIn, homeOf, islandCount, paidAccounts, visitOf } from "./islands.m
 import { bytesOfCase, judge } from "./judging.mjs";
 import { allowed, firstRecord, mixOf, nextRecord, outcomesOf, pointsOf } from "./ladders.mjs";
 import { attestationCounts } from "./manifest.mjs";
+import { messageId, protocolsOf, topicsOf } from "./names.mjs";
 import { readProposal } from "./objects.mjs";
 import { brokenRule, outcome } from "./refusal.mjs";
 import * as requests from "./requests.mjs";
@@ -213,6 +214,11 @@ const DERIVATIONS = {
   settlements: checkSettlement,
   typed_data: checkTypedData,
   successors: checkSuccessors,
+  names({ manifest, island, protocols }, { manifests }) {
+    const { swarmId } = manifests.get(manifest);
+    return { topics: topicsOf(swarmId, island), protocols: protocolsOf(swarmId, Object.keys(protocols)) };
+  },
+  message_ids: ({ topic, data }) => ({ id: hex(messageId(topic, unhex(data))) }),
   proposal_roots: checkProposalRoot,
 };
 

@@ -321,7 +321,7 @@ def texts(rng: random.Random) -> Question:
 
 
 def characters(rng: random.Random) -> Question:
-    """Return a character: whether it counts as one that cannot be seen."""
+    """Return a character between two others: whether one of them counts as one that cannot be seen."""
     near = rng.choice(
         (0x00, 0x7F, 0xAD, 0x34F, 0x61C, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2028, 0x2060, 0x3164)
     )
@@ -330,7 +330,8 @@ def characters(rng: random.Random) -> Question:
     code = max(0, code)
     if 0xD800 <= code < 0xE000:
         code = 0xFFFE
-    text = "a" + chr(code)
+    text = rng.choice("a1#*\xa9\u203b\u203c\u2bff\u2c00\u3030\U0001efff\U0001f000\U0001faff\U0001fb00")
+    text += rng.choice((chr(code), "\ufe0f")) + rng.choice(("", "\u20e3", "b", "\ufe0f"))
     return Question("unseen", {"text": text}, HIDDEN.search(text) is not None)
 
 

@@ -2,13 +2,16 @@
 import { textOf } from "./encoding.mjs";
 
 const UNSEEN =
-  /[\u{0}-\u{8}\u{b}\u{c}\u{e}-\u{1f}\u{7f}-\u{9f}\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{3164}\u{fe00}-\u{fe0f}\u{feff}\u{ffa0}\u{fff0}-\u{fffc}\u{fffe}\u{ffff}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
+  /[\u{0}-\u{8}\u{b}\u{c}\u{e}-\u{1f}\u{7f}-\u{9f}\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{3164}\u{fe00}-\u{fe0e}\u{feff}\u{ffa0}\u{fff0}-\u{fffc}\u{fffe}\u{ffff}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
+// U+FE0F where it does not make a picture of the character before it.
+const PLAIN_SELECTOR =
+  /(?<![#*0-9\u{a9}\u{ae}\u{203c}-\u{2bff}\u{3030}\u{303d}\u{3297}\u{3299}\u{1f000}-\u{1faff}])\u{fe0f}|(?<=[#*0-9])\u{fe0f}(?!\u{20e3})/u;
 const OPEN = "<answer>", CLOSE = "</answer>";
 const WORD = /[0-9A-Za-z]+|[^\u{0}-\u{7f}]/gu;
 const WORDS_OF_RUN = 8, LEAST_RUNS = 32;
 
 export function hasUnseen(text) {
-  return UNSEEN.test(text);
+  return UNSEEN.test(text) || PLAIN_SELECTOR.test(text);
 }
 
 // Whether a group stands up to R9.1.

@@ -69,5 +69,5 @@ def drawn_slots(drawn: bytes, account: bytes, slots: list[int], samples: int) ->
 
 def points(vector: dict[str, int]) -> int:
     """Return the points of a drawn account."""
-    good = max(0, vector["drawn"] - 2 * vector["failed"])
+    good = max(0, vector["drawn"] - 2 * vector["failed"] - vector["undecided"])
     return vector["one_in"] * min(vector["cap"], vector["committed"] * good // vector["drawn"])

@@ -14,25 +14,25 @@ FEW_VALUES = 64
 DEEPEST = 4
 
 
-def read(data: bytes, most_values: int = MAX_VALUES) -> Any:
+def read(data: bytes, max_values: int = MAX_VALUES) -> Any:
     """Return the value of a deterministic encoding.
 
     Raises:
         Refused: a rule of R1.0.1 to R1.0.11.
     """
-    _scan(data, most_values)
+    _scan(data, max_values)
     value = cbor2.loads(data)
     assert cbor2.dumps(value, canonical=True) == data
     return value
 
 
-def _scan(data: bytes, most_values: int) -> None:
+def _scan(data: bytes, max_values: int) -> None:
     """Walk over the heads; ``open_`` holds what every array or map around this place still awaits."""
     place, count = 0, 0
     open_: list[dict[str, int]] = []
     while True:
         count += 1
-        require(count <= most_values, "R1.0.1")
+        require(count <= max_values, "R1.0.1")
         major, argument, place = _head(data, place)
         if open_ and open_[-1]["map"] and open_[-1]["left"] % 2 == 0:
             require(major == 0, "R1.0.5")

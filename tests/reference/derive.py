@@ -286,9 +286,21 @@ def successors(
             continue
         if families[: len(suite["families"])] != suite["families"]:
             continue
+        if not manifest["chain_id"] or not _may_change(manifest, suite, document):
+            continue
         suite = document["suite"]
         counted.append((epoch, document))
     return counted
+
+
+def _may_change(manifest: dict[str, Any], suite: dict[str, Any], document: dict[str, Any]) -> bool:
+    """Section 2.1, ladders, and section 2, audits: what a document leaves as it is."""
+    if manifest.get("audits") is not None and document["slots_per_epoch"] > 65_536:
+        return False
+    if (ladders := manifest.get("difficulty")) is None:
+        return True
+    same = document["suite"] == suite and not document.get("retired")
+    return same and int(ladders["completions"]) <= int(document["max_completions"])
 
 
 def terms_at(

@@ -1,6 +1,5 @@
 """Sections 3 and 4: envelope and objects as plain dictionaries, read in the order of section 6.2."""
 
-from collections.abc import Callable
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -165,15 +164,6 @@ def proof(read: dict[str, Any], swarm: bytes) -> list[dict[str, Any]]:
     require(places[0] == places[1], "R1.6.4")
     require(read["signature"] == bytes(64), "R7.2")
     return rollouts
-
-
-PAYLOADS: dict[str, Callable[[bytes], dict[str, Any]]] = {
-    "certificate": certificate,
-    "rollout": rollout,
-    "tally": tally,
-    "proposal": proposal,
-    "approval": approval,
-}
 
 
 def closed(

@@ -10,7 +10,18 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import address_records, audits, catch_up, cbor, derive, edwards, ethereum, ladders, objects
+from reference import (
+    address_records,
+    audits,
+    catch_up,
+    cbor,
+    derive,
+    edwards,
+    ethereum,
+    ladders,
+    names,
+    objects,
+)
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -197,6 +208,15 @@ def _root_fields(root: Any) -> tuple[int, bytes, bytes, bytes, int, bytes]:
         for name in ("base_root", "contribution_root", "cumulative_root", "archive_digest")
     )
     return int(root["epoch"]), base, contributions, cumulative, int(root["total"]), archive
+
+
+def test_name_and_message_id_vectors() -> None:
+    for vector in DERIVED["names"]:
+        swarm = derive.swarm_id(MANIFESTS[vector["manifest"]])
+        assert names.topics(swarm, vector["island"]) == vector["topics"]
+        assert names.protocols(swarm) == vector["protocols"]
+    for vector in DERIVED["message_ids"]:
+        assert names.message_id(vector["topic"], bytes.fromhex(vector["data"])).hex() == vector["id"]
 
 
 def test_successor_vectors() -> None:

@@ -144,7 +144,7 @@ def parted(swarm: DividedSwarm) -> list[int]:
 
 
 def test_halves_without_remembered_peers_never_reconnect() -> None:
-    limits = replace(DialLimits(), lost_peers=0, most_lost=0)
+    limits = replace(DialLimits(), lost_peers=0, max_lost=0)
     assert parted(DividedSwarm(0, networks=NODES, limits=limits)) == [NODES // 2, NODES // 2]
 
 

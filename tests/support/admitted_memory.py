@@ -17,7 +17,7 @@ from sapo_client.bench.swarm import BenchAuthor
 AUTHORS = [BenchAuthor(number) for number in range(1, 8)]
 COMPLETIONS = 8
 WORDS = 54
-"""Words of nine bytes: eight answers have 4 KiB, as in the siege."""
+"""Words of nine bytes: eight answers have 4 KiB, as in support.namespaces.attack."""
 
 FIRST, LAST = 100, 400
 LINES = 12

@@ -51,7 +51,7 @@ _LIAR_TURNS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultRates:
     """Faults of network, auditors and chain, as probabilities per epoch.
 
     Attributes:
@@ -114,6 +114,7 @@ class HonestAuditor:
             terms=world.terms,
             contributions=self.contributions,
             signing=self.signing,
+            wait_seconds=2 * grace_seconds(world.manifest) * world.waits.random() * world.first_waits,
         )
 
     def receive(self, message: bytes) -> bool:
@@ -139,6 +140,7 @@ class AgreementWorld:
         hidden: epochs whose first posting is rejected although true: questions about it are not answered.
         held_up: epochs whose honest tallies the network delivers late, and how many graces after the end of
             the next epoch; its first turn begins two graces after that.
+        first_waits: whether a process waits before its first approval.
 
     Attributes:
         proposals_at_recall: how many proposals of that epoch each honest auditor knew at that moment.
@@ -150,16 +152,17 @@ class AgreementWorld:
         *,
         auditors: int,
         liars: int,
-        weather: Weather | None = None,
+        fault_rates: FaultRates | None = None,
         collude: bool = False,
         silent: bool = False,
         recalled: int | None = None,
         hidden: Collection[int] = (),
         held_up: Mapping[int, float] | None = None,
+        first_waits: bool = True,
     ) -> None:
         self._recalled, self._held_up, self._hidden = recalled, held_up or {}, set(hidden)
         self.proposals_at_recall: list[int] = []
-        self.rng = random.Random(seed)
+        self.rng, self.waits, self.first_waits = random.Random(seed), random.Random(seed), first_waits
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
         identities = sorted((Identity(number) for number in range(1, auditors + 1)), key=lambda i: i.account)
         self.auditors = tuple(identity.account for identity in identities)
@@ -180,8 +183,8 @@ class AgreementWorld:
         )
         self.counts: dict[int, dict[Account, dict[Account, int]]] = {}
         self.happened: Counter[str] = Counter()
-        self._weather, self._collude, self._silent = weather or Weather(), collude, silent
-        self._delay_seconds, self._outage_until = self._weather.delay_seconds, 0.0
+        self._fault_rates, self._collude, self._silent = fault_rates or FaultRates(), collude, silent
+        self._delay_seconds, self._outage_until = self._fault_rates.delay_seconds, 0.0
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
         self._proposals: dict[int, dict[ContentId, Proposal]] = {}
@@ -204,21 +207,21 @@ class AgreementWorld:
 
     def _begin(self, epoch: int) -> None:
         """Draw the auditors' counts and the faults during the settlement of the epoch."""
-        rng, weather = self.rng, self._weather
+        rng, fault_rates = self.rng, self._fault_rates
         true = {account: rng.randint(4, POINTS_CAP) for account in EARNERS}
         self.counts[epoch] = {
             auditor.identity.account: {a: points - rng.randint(0, 3) for a, points in true.items()}
             for auditor in self.honest
         }
-        self._delay_seconds = weather.delay_seconds
-        if rng.random() < weather.slow:
+        self._delay_seconds = fault_rates.delay_seconds
+        if rng.random() < fault_rates.slow:
             self.happened["slow network"] += 1
             self._delay_seconds *= 12
-        if rng.random() < weather.outage:
+        if rng.random() < fault_rates.outage:
             self.happened["chain outage"] += 1
             self._outage_until = self.now + rng.uniform(0, 45)
         for auditor in self.honest:
-            if rng.random() < weather.crash:
+            if rng.random() < fault_rates.crash:
                 self._at(self.now + rng.uniform(0, 40), partial(self._crash, auditor))
         if not self._silent:
             self._at(self.now + rng.uniform(6, 11), lambda: self._lie_in_tallies(epoch))

@@ -18,6 +18,7 @@ from sapo_client import keystore
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import LedgerClient
+from sapo_client.machine_marks import MachineApprovals
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
 from sapo_client.node.runtime.bonds import BondReader
@@ -177,6 +178,8 @@ class AuditorHarness:
             clock=world.now,
             signing=SigningDatabase(self.data.database),
             beacons=self.beacons,
+            machine=MachineApprovals(world.root / "locks", account=identity.account, node=identity.node),
+            draw=lambda: 0.0,  # its clock stands still until a test moves it
         )
         self.auditor = Auditor(self.parts)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -87,15 +85,3 @@ def browsing() -> Iterator[Chrome]:
     """Yield a browser of its own with a window."""
     with open_browser() as chrome, window(chrome):
         yield chrome
-
-
-def screenshot(chrome: Chrome, path: Path, *, most: int = 2400) -> None:
-    """Write a picture of the whole page, down to a number of pixels."""
-    size = chrome.execute_script(
-        "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
-    )
-    clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], most), "scale": 1}
-    shot: dict[str, Any] = chrome.execute_cdp_cmd(
-        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
-    )
-    path.write_bytes(base64.b64decode(shot["data"]))

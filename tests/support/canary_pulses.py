@@ -1,7 +1,7 @@
 """Attackers who harm the policy each time that the canary lets their text in: what the node still learns.
 
 `PYTHONPATH=$PYTHONPATH:tests python -m support.canary_pulses --seeds 6` prints the table of
-docs/adr/learner-accounts-wait.md. The canary is a node's; policies are right with chances that text of others
+docs/adr/learner-harm-rates.md. The canary is a node's; policies are right with chances that text of others
 and own training change by fixed rules. Attackers see whose text the node uses and when its policy becomes its
 own shadow, which is more than real ones see, and as few of them as are needed ruin a whole family.
 """
@@ -20,12 +20,10 @@ from typing import Final
 
 import trio
 from support.self_scored import SelfScored
+from support.simulated_policies import SimulatedPolicies, simulated_canary
 from support.swarm import Identity, make_manifest, make_suite
 from support.verification_harness import VerificationHarness
 
-from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
-from sapo_client.node.training.canary_state import CanaryFile
-from sapo_client.observe.events import EventLog
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
@@ -53,8 +51,6 @@ ALONE: Final = 0.002
 LEFT: Final = 0.3
 """Part of a family that a check's rounds of attack leave, if all text is used."""
 
-ALIKE: Final = 0.7
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -65,12 +61,25 @@ class Seen:
         returned: how often the canary went back.
         kept: whether the policy has become its own shadow since.
         comparisons: checks since policy and shadow were equal.
+        attackers: number of all attackers.
+        honest: part of the honest accounts whose text is used now.
+        check: number of the check, from 0.
+        draw: random numbers that the attackers share.
     """
 
     used: Collection[int]
     returned: int
     kept: bool
     comparisons: int
+    attackers: int
+    honest: float
+    check: int
+    draw: random.Random
+
+    @property
+    def in_turn(self) -> list[int]:
+        """The attacker whose turn it is to harm, if its text is used."""
+        return [each for each in self.used if each == self.returned % self.attackers]
 
 
 Attack = Callable[[Seen], tuple[Collection[int], Collection[int]]]
@@ -85,24 +94,33 @@ ATTACKS: Final[dict[str, Attack]] = {
     "all families": lambda seen: (seen.used, EVERY),
     "late in a comparison": lambda seen: (seen.used if seen.comparisons > 14 else (), (0,)),
     "once the policy is its own shadow": lambda seen: (seen.used if seen.kept else (), (0,)),
+    "another one each time": lambda seen: (seen.in_turn, (0,)),
+    "another one each time, once the policy is its own shadow": lambda seen: (
+        seen.in_turn if seen.kept else (),
+        (0,),
+    ),
+    "each in one check of ten": lambda seen: (
+        [each for each in seen.used if seen.draw.random() < 0.1],
+        (0,),
+    ),
+    "each from forty checks later on": lambda seen: (
+        [each for each in seen.used if seen.check >= 40 * each],
+        (0,),
+    ),
+    "beside all honest accounts": lambda seen: (seen.used if seen.honest == 1.0 else (), (0,)),
 }
 
 
-class Taught:
-    """A learner of whose policies only the chances of being right exist.
+class Taught(SimulatedPolicies):
+    """Policies that text of others and own training change.
 
     Attributes:
-        policy: chance of the policy, by family.
-        good: that of its shadow.
+        was_kept: whether the policy became the shadow since the shadow last became the policy.
     """
 
     def __init__(self, checker: SelfScored, rng: random.Random) -> None:
-        self.policy = [START] * len(NAMES)
-        self.good = list(self.policy)
-        self.step = self.returned = 0
+        super().__init__(checker, [START] * len(NAMES), [START] * len(NAMES), rng)
         self.was_kept = False
-        self._checker, self._rng = checker, rng
-        self._luck: list[float] = []
 
     def train(self, taught: float, harmed: Collection[int], part: float) -> None:
         """Change the chances by a check's rounds; families are harmed through their own text alone.
@@ -121,28 +139,13 @@ class Taught:
             else:
                 self.policy[place] += TAUGHT * taught * (LIMIT - self.policy[place])
 
-    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        self._luck = [self._rng.random() for _ in prompts]
-        return self._said(self.policy, self._luck)
-
-    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        luck = [one if self._rng.random() < ALIKE else self._rng.random() for one in self._luck]
-        return self._said(self.good, luck)
-
     async def keep_good(self) -> None:
-        self.good = list(self.policy)
+        await super().keep_good()
         self.was_kept = True
 
     async def roll_back(self, planters: Collection[Account] = ()) -> None:
-        self.policy = list(self.good)
-        self.returned += 1
+        await super().roll_back(planters)
         self.was_kept = False
-
-    def _said(self, chances: Sequence[float], luck: Sequence[float]) -> tuple[bytes, ...]:
-        asked = self._checker.families[-len(luck) :]
-        return tuple(
-            b"right" if one < chances[each] else b"wrong" for each, one in zip(asked, luck, strict=True)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,10 @@ class Plan:
         needed: attackers whose text has to be used for any harm.
         fresh: attackers have a new account after each time that the canary went back.
         scapegoats: accounts that harm nothing, new ones after each time that the canary went back.
+        leaves: attackers show text only until the policy has become its own shadow for the first time. The
+            learner holds this text until their accounts wait, and it does harm from then on. Scapegoats are
+            new ones each time that the policy becomes its own shadow, too.
+        mishaps: probability with which a family is harmed by chance in a check's rounds of training.
     """
 
     attack: str
@@ -179,6 +186,8 @@ class Plan:
     needed: int = 1
     fresh: bool = False
     scapegoats: int = 0
+    leaves: bool = False
+    mishaps: float = 0.0
     checks: int = 200
     seed: int = 0
 
@@ -211,21 +220,13 @@ class Node:
         limits = Limits(slots_per_epoch=2**20, max_completions=8, points_per_epoch=16)
         manifest = make_manifest(suite=make_suite("nano", NAMES), limits=limits)
         self._batch = _batch(())
+        self._has_left = False
+        self._forgotten: set[Account] = set()
+        self._check = 0
+        self._rng = random.Random(f"{plan.seed}/attackers")
         desk = VerificationHarness((OWN,), manifest=manifest)
         self._sampler = desk.sampler
-        families = manifest.suite.families
-        parts = CanaryParts(
-            learner=self.learner,
-            checkers=checker,
-            sampler=desk.sampler,
-            pool=desk.pool,
-            demonstrations=desk.engine.demonstrations,
-            events=EventLog(folder / "events.jsonl", clock=lambda: 0.0),
-            file=CanaryFile(folder / "canary.json", families, fresh=True),
-            secret=b"secret %d" % plan.seed,
-            families=len(families),
-        )
-        self.canary = Canary(CanarySettings(every_rounds=1), parts)
+        self.canary = simulated_canary(folder, desk, self.learner, secret=b"secret %d" % plan.seed)
 
     async def run(self) -> Pulsed:
         """Return what becomes of it."""
@@ -242,25 +243,50 @@ class Node:
 
     def _train(self, found: Pulsed) -> None:
         plan, part = self._plan, self._sampler.opening / OPEN
-        waiting = {account for account, _ in self._sampler.quarantine}
         generation = self.learner.returned if plan.fresh else 0
         of_attackers = [_account(1000 * (generation + 1) + number) for number in range(plan.attackers)]
-        honest = [each for each in map(_account, range(plan.honest)) if part and each not in waiting]
-        used = [number for number, each in enumerate(of_attackers) if part and each not in waiting]
+        honest = [each for each in map(_account, range(plan.honest)) if self._is_used(each)]
+        used = [number for number, each in enumerate(of_attackers) if self._is_used(each)]
+        if plan.leaves:
+            self._has_left |= self.learner.was_kept
+            self._forgotten |= {account for account, _ in self._sampler.quarantine}
+            used = [number for number, each in enumerate(of_attackers) if each not in self._forgotten]
         watch = self.canary._watch
         assert watch is not None
-        seen = Seen(used, self.learner.returned, self.learner.was_kept, watch.comparisons)
+        taught = part * len(honest) / max(1, plan.honest)
+        seen = Seen(
+            used=used,
+            returned=self.learner.returned,
+            kept=self.learner.was_kept,
+            comparisons=watch.comparisons,
+            attackers=plan.attackers,
+            honest=taught,
+            check=self._check,
+            draw=self._rng,
+        )
+        self._check += 1
         harming, families = self._attack(seen)
+        if plan.leaves and not self._has_left:
+            harming = ()
         harmed = families if len(harming) >= plan.needed else ()
         found.attacked += bool(harmed)
-        taught = part * len(honest) / max(1, plan.honest)
+        if self._rng.random() < plan.mishaps:
+            harmed = (self._rng.randrange(len(NAMES)),)
         found.taught.append(taught)
         self.learner.train(taught, harmed, part)
+        new = self.learner.returned + 1 + (self.learner.kept if plan.leaves else 0)
         scapegoats = [
-            _account(10**6 * (self.learner.returned + 1) + number)
-            for number in range(plan.scapegoats if part else 0)
+            each
+            for each in (_account(10**6 * new + number) for number in range(plan.scapegoats))
+            if self._is_used(each)
         ]
-        self._batch = _batch([*honest, *scapegoats, *(of_attackers[number] for number in used)])
+        shown = [] if self._has_left else [of_attackers[number] for number in used]
+        self._batch = _batch([*honest, *scapegoats, *shown])
+
+    def _is_used(self, account: Account) -> bool:
+        """Whether the node uses text of this account now."""
+        found = self._sampler.weigh((account,), 0)
+        return bool(self._sampler.opening) and account in (*found.weights, *found.newcomers)
 
 
 def _account(number: int) -> Account:
@@ -289,6 +315,31 @@ def _cells(plans: Sequence[Plan]) -> list[str]:
     ]
 
 
+def _rows() -> list[tuple[str, Plan]]:
+    """Return the table's rows with their names."""
+    rows = [
+        ("alone, without text of others", Plan("none", honest=0, attackers=0)),
+        ("no attackers", Plan("none", attackers=0)),
+        ("no attackers, a family lost by chance in one check of 50", Plan("none", attackers=0, mishaps=0.02)),
+    ]
+    of_ten = ((1, 1, 8), (2, 1, 8), (3, 1, 7), (4, 2, 8))
+    for name in ATTACKS:
+        for attackers, needed, honest in of_ten if name != "none" else ():
+            plan = Plan(name, honest=honest, attackers=attackers, needed=needed)
+            rows.append((f"{name}: {needed} of {attackers}", plan))
+    fresh = Plan("one family", fresh=True)
+    late = replace(fresh, attack="once the policy is its own shadow")
+    left = Plan("one family", leaves=True, scapegoats=1)
+    return [
+        *rows,
+        ("one family: 7 of ten accounts", Plan("one family", honest=3, attackers=7)),
+        ("one family: 2 new accounts each time", fresh),
+        ("once the policy is its own shadow: 2 new accounts each time", late),
+        ("one family: 1, and 2 new accounts that teach", Plan("one family", attackers=1, scapegoats=2)),
+        ("one family: 2 that have left, and 1 new account that teaches", left),
+    ]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -296,16 +347,8 @@ def main() -> None:
     parser.add_argument("--checks", type=int, default=200)
     parser.add_argument("--row", default="", help="only rows whose names hold this text")
     given = parser.parse_args()
-    rows = [("alone", Plan("none", honest=0, attackers=0)), ("nobody", Plan("none", attackers=0))]
-    for name in ATTACKS:
-        for attackers, needed in ((1, 1), (2, 1), (4, 2)):
-            rows.append((f"{name}: {needed} of {attackers}", Plan(name, attackers=attackers, needed=needed)))
-    rows.append(("one family: 2 new accounts each time", Plan("one family", fresh=True)))
-    rows.append(
-        ("one family: 1, and 2 new accounts that teach", Plan("one family", attackers=1, scapegoats=2))
-    )
-    for name, plan in rows:
-        if given.row not in name or (plan.attack == "none" and plan.attackers):
+    for name, plan in _rows():
+        if given.row not in name:
             continue
         cells = _cells([replace(plan, checks=given.checks, seed=seed) for seed in range(given.seeds)])
         sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")

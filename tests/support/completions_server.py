@@ -20,13 +20,13 @@ class CompletionsServer:
 
     Attributes:
         key: the key that a client must send; None for none.
-        most_choices: largest number of completions per request; some servers do not support ``n``.
+        max_choices: largest number of completions per request; some servers do not support ``n``.
         requests: the requests, in order.
         misbehave: status and body of every answer, instead of completions.
     """
 
     key: str | None = None
-    most_choices: int = 128
+    max_choices: int = 128
     requests: list[dict[str, Any]] = field(default_factory=list)
     misbehave: tuple[int, bytes] | None = None
 
@@ -54,7 +54,7 @@ class CompletionsServer:
             self.requests.append(request)
             [group] = self._generator.sample(
                 [self._policy.encode_prompt(request["messages"][-1]["content"])],
-                completions_per_prompt=min(request.get("n", 1), self.most_choices),
+                completions_per_prompt=min(request.get("n", 1), self.max_choices),
                 max_new_tokens=request["max_tokens"],
                 temperature=request["temperature"],
                 seed=len(self.requests),

@@ -26,6 +26,43 @@ PAGES: Final = sorted(
 )
 """Every page of this project, by its path from the root."""
 
+TESTNET: Final = "docs/testnet.md"
+
+PAGES_RUN: Final = (
+    TESTNET,
+    "README.md",
+    "docs/operator.md",
+    "docs/roles/newcomer.md",
+    "docs/roles/auditor.md",
+)
+"""Those that ``tests/docs/test_pages_run.py`` follows."""
+
+NOT_RUN: Final = {
+    "make demo": "takes eight minutes: the demo job of continuous integration",
+    "make test": "this suite",
+    "make test-long": "this suite",
+    "make lint": "tests/test_static.py and tests/test_architecture.py",
+    "make coverage": "this suite, with another runner",
+    "make fuzz": "`make fuzz-nightly`, a job of every night",
+    "make faults-nightly": "a job of every night",
+    "make rules-mutants": "a job of every night",
+    "make contracts-test": "tests/client/ledger/test_foundry.py",
+    "make contracts-mutants": "a job of every night",
+    "sapo testnet up": "tests/client/testnet/test_testnet_e2e.py, with fewer epochs",
+    "sapo lab run": "hours; tests/client/lab/test_lab_command.py, with a small preset",
+    "sapo lab report": "tests/client/lab/test_lab_command.py",
+    "sapo lab attack": "hours; tests/client/lab/test_attack_campaign.py",
+    "sapo service": "changes the services of this machine; tests/client/cli/test_service_command.py",
+    "cd client/deploy/docker": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
+    "docker compose": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
+    "pip install": "needs a package index; tests/client/test_plugins.py, tests/project/test_packages.py",
+    "SAPO_SAMPLER__TASK_SAMPLER=weakest": "needs the plug-in's package; tests/client/test_plugins.py",
+    "sapo join --identity key --alone --config tracked.toml": "needs trackio; observe/test_tracker.py",
+    "SAPO_WRITE_MONTH=1": "an hour; tests/client/node/test_operator_month.py, in `make test-long`",
+    "sapo swarm deploy swarm --rpc https": "as in docs/testnet.md, with another level: test_tasks_options.py",
+}
+"""First words of a line, and why ``tests/docs/test_pages_run.py`` does not run it."""
+
 PATIENCE_SECONDS: Final = 300.0
 """A few epochs of half a minute, on a busy machine."""
 
@@ -40,6 +77,11 @@ def page_lines(page: str) -> list[str]:
     blocks = re.findall(r"(?ms)^```(?:sh|bash|console)\n(.*?)^```$", text)
     lines = [line for block in blocks for line in re.sub(r"\\\n\s*", "", block).splitlines()]
     return [line for line in (re.sub(r"\s+#.*$", "", line).strip() for line in lines) if line]
+
+
+def run_lines(page: str) -> list[str]:
+    """Return the lines of a page that ``tests/docs/test_pages_run.py`` runs, if it follows the page."""
+    return [line for line in page_lines(page) if not line.startswith(tuple(NOT_RUN))]
 
 
 class Reader:

@@ -55,8 +55,8 @@ class Fault(Enum):
 
 
 @dataclass
-class Weather:
-    """Rates of faults; ``calm`` stops them.
+class Faults:
+    """Rates of faults; ``off`` stops them.
 
     Attributes:
         struck: number of faults of each kind, by name.
@@ -65,14 +65,14 @@ class Weather:
     rng: random.Random
     fault_rate: float
     kill_rate: float
-    calm: bool = False
+    off: bool = False
 
     def __post_init__(self) -> None:
-        self.struck: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
 
     def fault(self) -> Fault | None:
         """Return the fault of the next request, or None."""
-        if self.calm or (drawn := self.rng.random()) >= self.fault_rate + self.kill_rate:
+        if self.off or (drawn := self.rng.random()) >= self.fault_rate + self.kill_rate:
             return None
         kills, losses = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER), (Fault.LOST, Fault.UNHEARD, Fault.DROPPED)
         fault = self.rng.choice(kills if drawn < self.kill_rate else losses)
@@ -81,22 +81,22 @@ class Weather:
 
     def maybe_kill(self, where: str) -> None:
         """End the process with the probability ``kill_rate``."""
-        if not self.calm and self.rng.random() < self.kill_rate:
+        if not self.off and self.rng.random() < self.kill_rate:
             self.count(f"KILLED_{where}")
             raise Killed(where)
 
     def count(self, name: str) -> None:
         """Count a fault."""
-        self.struck[name] = self.struck.get(name, 0) + 1
+        self.counts[name] = self.counts.get(name, 0) + 1
 
 
 class FaultyEndpoint(JSONBaseProvider):
     """One address of a network, in one of its modes."""
 
-    def __init__(self, network: Network, foreign: Network, weather: Weather) -> None:
+    def __init__(self, network: Network, foreign: Network, faults: Faults) -> None:
         super().__init__()
         self.mode, self.height = Mode.GOOD, 0
-        self._network, self._foreign, self._weather = network, foreign, weather
+        self._network, self._foreign, self._faults = network, foreign, faults
 
     def turn(self, mode: Mode) -> None:
         """Change the mode; a stale endpoint stays at the current block."""
@@ -104,7 +104,7 @@ class FaultyEndpoint(JSONBaseProvider):
 
     def make_request(self, method: Any, params: Any) -> Any:
         """Return the answer, unless a fault prevents it."""
-        fault = self._weather.fault()
+        fault = self._faults.fault()
         if fault is Fault.KILLED_BEFORE:
             raise Killed(method)
         if fault is Fault.LOST or self.mode is Mode.SILENT:
@@ -161,20 +161,20 @@ class Killer(Protocol):
 class FaultyOutbox(Outbox):
     """The outbox of a process that may end around each of its transactions."""
 
-    weather: Killer
+    faults: Killer
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        weather = self.__dict__.get("weather")
-        if weather is None:  # the file is being opened
+        faults = self.__dict__.get("faults")
+        if faults is None:  # the file is being opened
             with super()._transaction() as connection:
                 yield connection
             return
-        weather.maybe_kill("BEGIN")
+        faults.maybe_kill("BEGIN")
         with super()._transaction() as connection:
             yield connection
-            weather.maybe_kill("COMMIT")
-        weather.maybe_kill("COMMITTED")
+            faults.maybe_kill("COMMIT")
+        faults.maybe_kill("COMMITTED")
 
 
 def connected(endpoint: FaultyEndpoint) -> Web3:

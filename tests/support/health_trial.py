@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -120,8 +121,9 @@ class Told:
 class HealthTrial:
     """A node that runs on a mock clock, and its outlets.
 
-    The clock runs at the usual rate, so that processes and sockets have their time; ``pass_by`` turns it on,
-    and it stands still while the outlets are read.
+    The clock runs at the usual rate, so that processes and sockets have their time; ``pass_by`` turns it on
+    at once, which the node takes for a halt of its process, ``run_for`` while the node runs. It stands still
+    while the outlets are read.
     """
 
     home: HealthHome
@@ -167,6 +169,15 @@ class HealthTrial:
     def pass_by(self, seconds: float) -> None:
         """Let time pass for the whole node."""
         self.clock.jump(seconds)
+
+    async def run_for(self, seconds: float) -> None:
+        """Let time pass in which the node runs: at each interval timers wake it up, and it is assessed."""
+        self.clock.rate = 0.0
+        for _ in range(ceil(seconds / INTERVAL_SECONDS)):
+            self.pass_by(INTERVAL_SECONDS)
+            await trio.lowlevel.checkpoint()  # what sleeps is awake after this
+            await trio.lowlevel.checkpoint()  # and has gone on after this
+        self.clock.rate = 1.0
 
     def suspend(self, seconds: float) -> None:
         """Let the machine sleep: timers stand still, as those of the monotonic clock do, and time passes."""

@@ -42,7 +42,7 @@ class LyingAuditor(Auditor):
     """An auditor that publishes one false message."""
 
     lie = TWO_ROOTS
-    least_points = 1
+    min_points = 1
     _has_lied = False
     _turn = 0
     _terms: AgreementTerms
@@ -65,7 +65,7 @@ class LyingAuditor(Auditor):
         cap = parts.manifest.limits.points_per_epoch
         others = [t for t in parts.contributions.tallies(epoch).values() if t.account != parts.author.account]
         true = self._settled(others) if len(others) >= OTHERS else ()
-        if self._has_lied or sum(share.points for share in true) < self.least_points:
+        if self._has_lied or sum(share.points for share in true) < self.min_points:
             return
         self._has_lied = True
         auditors = self._terms.auditors(epoch)
@@ -147,6 +147,6 @@ class LyingAuditor(Auditor):
 
 
 if __name__ == "__main__":
-    LyingAuditor.lie, LyingAuditor.least_points = sys.argv[1], int(sys.argv[2])
+    LyingAuditor.lie, LyingAuditor.min_points = sys.argv[1], int(sys.argv[2])
     sys.argv = ["sapo", *sys.argv[3:]]
     main(Roles(open_auditor=LyingAuditor))

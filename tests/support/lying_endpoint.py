@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from eth_utils import keccak
-from support.faulty import FaultyEndpoint, Weather
+from support.faulty import Faults, FaultyEndpoint
 from support.network import Network
 
-CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
+NO_FAULTS = Faults(random.Random(0), fault_rate=0.0, kill_rate=0.0, off=True)
 TIPS = {"0x" + keccak(text=f"{name}()")[:4].hex() for name in ("lastFinal", "lastChange")}
 """The questions for the hash over the newest record, and over the newest change of bonds."""
 
@@ -24,7 +24,7 @@ class Liar(FaultyEndpoint):
     """
 
     def __init__(self, network: Network) -> None:
-        super().__init__(network, network, CALM)
+        super().__init__(network, network, NO_FAULTS)
         self.tamper: Callable[[Logs], Logs] = lambda logs: logs
         self.tip: str | None = None
         self.sought: list[tuple[int, int]] = []

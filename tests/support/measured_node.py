@@ -20,7 +20,7 @@ from sapo_protocol.errors import Verdict
 TOPIC = "sapo/1/test/rollouts"
 
 
-def most_bytes(name: str) -> int:
+def max_bytes(name: str) -> int:
     """Return a figure of this process, `VmPeak` or `VmHWM`."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
@@ -39,7 +39,7 @@ async def serve(bootstrap: tuple[str, ...]) -> None:
         await nursery.start(transport.run)
         print(transport.addresses[0], flush=True)
         async for _line in trio.wrap_file(sys.stdin):
-            print(most_bytes("VmPeak"), most_bytes("VmHWM"), flush=True)
+            print(max_bytes("VmPeak"), max_bytes("VmHWM"), flush=True)
         nursery.cancel_scope.cancel()
 
 

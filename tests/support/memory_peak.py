@@ -17,6 +17,8 @@ from support.swarm import moment
 from support.verdicts import reason_of
 from support.verification_harness import VerificationHarness
 
+from sapo_client.ledger.answers import BadAnswer
+from sapo_client.ledger.endpoints import connect
 from sapo_protocol.decoding import decode
 from sapo_protocol.errors import Reason
 
@@ -44,6 +46,18 @@ def restart(arguments: dict[str, Any]) -> tuple[tuple[int, int], int]:
     node = VerificationHarness(**arguments)
     _, peak_bytes = _with_peak(lambda: node.engine.restore(moment(node.manifest)))
     return (len(node.pool), len(node.engine.audits)), peak_bytes
+
+
+def answer(url: str, max_bytes: int) -> tuple[str, int]:
+    """Return why an endpoint's answer is refused, and the peak of what is allocated meanwhile, in bytes."""
+
+    def ask() -> str:
+        try:
+            return str(connect(url, max_bytes=max_bytes).eth.block_number)
+        except BadAnswer as error:
+            return str(error)
+
+    return _with_peak(ask)
 
 
 def _with_peak(work: Callable[[], T]) -> tuple[T, int]:

@@ -65,7 +65,7 @@ class _Waiting:
     raw: bytes
     digest: bytes
     tip: int
-    most: int
+    max_fee: int
 
 
 class Network:
@@ -109,7 +109,7 @@ class Network:
         held = self._pool.get(place)
         if held is not None and held.digest == offer.digest:
             raise RpcError(REFUSED, "already known")
-        if held is not None and (10 * offer.tip < 11 * held.tip or 10 * offer.most < 11 * held.most):
+        if held is not None and (10 * offer.tip < 11 * held.tip or 10 * offer.max_fee < 11 * held.max_fee):
             raise RpcError(REFUSED, "replacement transaction underpriced")
         self._pool[place] = offer
         return offer.digest
@@ -152,7 +152,7 @@ class Network:
         if nonce < self._nonce(sender):
             del self._pool[place]
             return False
-        return nonce == self._nonce(sender) and held.most >= max(self.floor_wei, base)
+        return nonce == self._nonce(sender) and held.max_fee >= max(self.floor_wei, base)
 
     def _nonce(self, sender: Account) -> int:
         return self.engine.state(self.engine.head).account(bytes(sender)).nonce

@@ -121,12 +121,16 @@ class Scripted:
 
 
 class Trial:
-    """One learner, whose candidates are compared by the product's own code."""
+    """One learner, whose candidates are compared by the product's own code.
+
+    Attributes:
+        promotion: that code.
+    """
 
     def __init__(self, chances: Chances, alike: float, seed: int, folder: Path) -> None:
         posed = Posed()
         self.learner = Scripted(posed, chances, alike, seed)
-        self._promotion = Promotion(
+        self.promotion = Promotion(
             self.learner,
             posed,
             EventLog(folder / "events.jsonl", clock=lambda: 0.0),
@@ -139,11 +143,11 @@ class Trial:
         """Return after how many rounds the candidate was promoted; None if it was not."""
         before = self.learner.promoted
         for number in range(1, most + 1):
-            await self._promotion.after(number, has_candidate=True)
+            await self.promotion.after(number, has_candidate=True)
             if self.learner.promoted > before:
-                await self._promotion.after(number, has_candidate=False)
+                await self.promotion.after(number, has_candidate=False)
                 return number
-        await self._promotion.after(most, has_candidate=False)
+        await self.promotion.after(most, has_candidate=False)
         return None
 
 

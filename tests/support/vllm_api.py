@@ -19,6 +19,16 @@ from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import Policy
 
 NAME = "served"
+OF_GENERATION_CONFIG = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+"""Settings that vLLM takes from a model's ``generation_config.json`` where a request leaves them out."""
 
 
 class VllmApi:
@@ -29,6 +39,7 @@ class VllmApi:
         token_ids: whether completions contain them; old releases have none.
         falsify: changes the choices of a reply, as a faulty server would.
         failing: status code of every reply; None: it works.
+        window: tokens of the longest prompt with its completion; None: the server does not say.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -36,6 +47,7 @@ class VllmApi:
         self.token_ids = True
         self.falsify: Callable[[list[dict[str, Any]]], object] = lambda choices: None
         self.failing: int | None = None
+        self.window: int | None = None
         self._policy = policy
         self._generator = generator_for(policy)
         self._is_paused = False
@@ -53,7 +65,8 @@ class VllmApi:
         if self.failing is not None:
             return self.failing, {"error": {"message": "not now"}}
         if path == "/v1/models":
-            return 200, {"object": "list", "data": [{"id": NAME, "object": "model"}]}
+            served = {"id": NAME, "object": "model", "max_model_len": self.window}
+            return 200, {"object": "list", "data": [served]}
         if path == "/get_world_size":
             return 200, {"world_size": 1}
         if path in ("/pause", "/resume"):
@@ -70,6 +83,10 @@ class VllmApi:
             return 400, {"error": {"message": "paused, or no such model"}}
         assert (body["logprobs"], body["return_token_ids"]) == (0, True)
         assert body["stop_token_ids"] == list(self._policy.ends)
+        left_out = [each for each in OF_GENERATION_CONFIG if each not in body]
+        assert not left_out, "vLLM takes these from the model's generation_config.json"
+        if self.window is not None and len(body["prompt"]) + body["max_tokens"] > self.window:
+            return 400, {"error": {"message": f"maximum context length is {self.window} tokens"}}
         [group] = self._generator.sample(
             [body["prompt"]],
             completions_per_prompt=body["n"],

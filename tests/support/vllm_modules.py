@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -174,7 +175,7 @@ class ParamMeta:
 
 
 class WeightSource(ABC):
-    """``vllm.distributed.weight_transfer.WeightSource``."""
+    """``vllm.distributed.weight_transfer.WeightSource`` of vLLM 0.28 to 0.32."""
 
     @abstractmethod
     def metadata(self) -> list[ParamMeta]:
@@ -185,10 +186,33 @@ class WeightSource(ABC):
         """Yield the weights."""
 
 
-def _received(source: WeightSource) -> dict[str, Tensor]:
+class WeightSourceOf33(ABC):
+    """``vllm.distributed.weight_transfer.WeightSource`` of vLLM 0.33."""
+
+    def __init_subclass__(cls) -> None:
+        assert isinstance(cls.__dict__["metadata"], cached_property)
+
+    @property
+    @abstractmethod
+    def metadata(self) -> list[ParamMeta]:
+        """What ``iter_full`` will yield."""
+
+    @abstractmethod
+    def iter_full(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights."""
+
+
+AnyWeightSource = WeightSource | WeightSourceOf33
+
+
+def _received(source: AnyWeightSource) -> dict[str, Tensor]:
     """Return a copy of a source's weights, each compared with what was announced."""
+    if isinstance(source, WeightSource):
+        announced, weights = source.metadata(), iter(source)
+    else:
+        announced, weights = source.metadata, source.iter_full()
     received = {}
-    for meta, (name, weight) in zip(source.metadata(), source, strict=True):
+    for meta, (name, weight) in zip(announced, weights, strict=True):
         assert (name, weight.dtype, tuple(weight.shape)) == (meta.name, meta.dtype, meta.shape)
         received[name] = weight.detach().clone()
     return received
@@ -220,7 +244,7 @@ class Transfers:
         self.failure: Exception | None = None
 
     def trainer_init(
-        self, init_info: NCCLTrainerInitInfo, *, client: HTTPVLLMWeightSyncClient, source: WeightSource
+        self, init_info: NCCLTrainerInitInfo, *, client: HTTPVLLMWeightSyncClient, source: AnyWeightSource
     ) -> Any:
         """Return an engine with ``send_weights``."""
         self.opened.append((init_info, client))
@@ -235,7 +259,9 @@ class Transfers:
         return Engine()
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> Transfers:
+def install(
+    monkeypatch: pytest.MonkeyPatch, *, weight_source: type[AnyWeightSource] = WeightSource
+) -> Transfers:
     """Put these interfaces in place of the package; return what is sent to servers."""
     transfers = Transfers()
     contents: dict[str, dict[str, object]] = {
@@ -246,7 +272,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Transfers:
         "vllm.distributed.weight_transfer": {
             "HTTPVLLMWeightSyncClient": HTTPVLLMWeightSyncClient,
             "ParamMeta": ParamMeta,
-            "WeightSource": WeightSource,
+            "WeightSource": weight_source,
             "WeightTransferTrainerFactory": transfers,
         },
         "vllm.distributed.weight_transfer.nccl_engine": {"NCCLTrainerInitInfo": NCCLTrainerInitInfo},

@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
-from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identity
+from vectors import derivations_terms
+from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import PROTOCOL_VERSION
@@ -29,20 +30,16 @@ from sapo_protocol.eip712 import (
 )
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
-from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.islands.count import counted_epochs, island_count, paid_accounts
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
-from sapo_protocol.manifest_file import successor_from_json, successor_to_json
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
-from sapo_protocol.terms.auditors import Auditors, Replacement
 from sapo_protocol.terms.gate import Attestation, BondGate, EasGate, points_cap
 from sapo_protocol.terms.islands import IslandTerms
-from sapo_protocol.terms.successor import Successor, successor_digest
 
-PEOPLE = [Identity(f"account {number}") for number in range(9)]
-ACCOUNTS = sorted(person.account for person in PEOPLE)
+PEOPLE = derivations_terms.PEOPLE
+ACCOUNTS = derivations_terms.ACCOUNTS
 
 
 def swarms() -> list[dict[str, Any]]:
@@ -468,83 +465,6 @@ def caps() -> list[dict[str, Any]]:
     return found
 
 
-def successors() -> list[dict[str, Any]]:
-    """Return what is in force by epoch after announcements of documents, of which some count for nothing."""
-    suite, limits = CHAINED.suite, CHAINED.limits
-    more = replace(suite, families=(*suite.families, replace(suite.families[0], level="another")))
-
-    def document(**changes: Any) -> bytes:
-        terms = Successor(CHAINED.swarm_id, suite, limits.slots_per_epoch, limits.max_completions)
-        return successor_to_json(replace(terms, **changes))
-
-    announced = {
-        "none": [],
-        "other limits": [(20, document(slots_per_epoch=1, max_completions=16))],
-        "a family more": [(20, document(suite=more))],
-        "a family retires and comes back": [
-            (20, document(suite=more, retired=(0,))),
-            (40, document(suite=more)),
-        ],
-        "another lineage": [(20, document(lineage=PLAIN.swarm_id))],
-        "fewer families": [(20, document(suite=more)), (40, document())],
-        "families in other places": [(20, document(suite=replace(more, families=more.families[::-1])))],
-        "another release": [(20, document(suite=replace(more, reasoning_gym="0")))],
-        "one that counts after one that does not": [
-            (20, document(lineage=PLAIN.swarm_id)),
-            (28, document(suite=more)),
-        ],
-    }
-    return [_succession(name, found) for name, found in announced.items()]
-
-
-def _succession(name: str, announced: list[tuple[int, bytes]]) -> dict[str, Any]:
-    manifest, rows = CHAINED, []
-    for epoch, document in announced:
-        try:
-            manifest = manifest.succeeded_by(epoch, successor_from_json(document))
-            counts = True
-        except LocalProtocolError:
-            counts = False
-        digest = successor_digest(document).hex()
-        rows.append({"epoch": epoch, "document": document.decode(), "digest": digest, "counts": counts})
-    return {
-        "name": name,
-        "manifest": "chained",
-        "announced": rows,
-        "epochs": [
-            {
-                "epoch": epoch,
-                "slots_per_epoch": manifest.limits_at(epoch).slots_per_epoch,
-                "max_completions": manifest.limits_at(epoch).max_completions,
-                "families": list(manifest.families_at(epoch)),
-            }
-            for epoch in (0, 19, 20, 39, 40, 2**40 - 1)
-        ],
-    }
-
-
-def auditors() -> list[dict[str, Any]]:
-    """Return the auditors by epoch after replacements."""
-    a, b, c, d, e = ACCOUNTS[:5]
-    return [
-        _auditors(Auditors((a, b, c), tuple(Replacement(*change) for change in changes)))
-        for changes in ((), ((20, b, d),), ((20, b, d), (28, d, e)), ((20, a, e), (28, c, d)))
-    ]
-
-
-def _auditors(known: Auditors) -> dict[str, Any]:
-    return {
-        "founders": [account.hex() for account in known.founders],
-        "replacements": [
-            [each.epoch, each.leaving.hex(), each.entering.hex()] for each in known.replacements
-        ],
-        "epochs": [
-            [epoch, [account.hex() for account in known.of(epoch)]]
-            for epoch in (0, 19, 20, 27, 28, 36, 2**40)
-        ],
-    }
-
-
 def attestations() -> list[dict[str, Any]]:
     """Return whether attestations count under the gate that asks for one, after a block."""
     gate = MANIFESTS["eas gate"].gate
@@ -600,6 +520,5 @@ def everything() -> dict[str, Any]:
         "caps": caps(),
         "attestations": attestations(),
         "proposal_roots": proposal_roots(),
-        "successors": successors(),
-        "auditors": auditors(),
+        **derivations_terms.everything(),
     }

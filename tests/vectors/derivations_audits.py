@@ -76,10 +76,16 @@ def _points() -> list[dict[str, Any]]:
     found = []
     for committed, drawn in ((1, 1), (3, 3), (7, 4), (500, 4), (600, 8)):
         for failed in range(drawn + 1):
-            for cap, one_in in ((512, 1), (0, 2), (512, 4)):
-                points = sampled_points(committed, drawn, failed, cap=cap, terms=AuditTerms(8, one_in))
-                row = {"committed": committed, "drawn": drawn, "failed": failed, "cap": cap}
-                found.append({**row, "one_in": one_in, "points": points})
+            for undecided in sorted({0, min(1, drawn - failed), drawn - failed}):
+                for cap, one_in in ((512, 1), (0, 2), (512, 4)):
+                    groups = {
+                        "committed": committed,
+                        "drawn": drawn,
+                        "failed": failed,
+                        "undecided": undecided,
+                    }
+                    points = sampled_points(**groups, cap=cap, terms=AuditTerms(8, one_in))
+                    found.append({**groups, "cap": cap, "one_in": one_in, "points": points})
     return found
 
 

@@ -13,7 +13,7 @@ from sapo_protocol.tasks import Task
 from sapo_protocol.terms.auditors import Auditors, Replacement
 from sapo_verification.admission.contributions import AdmittedContribution
 from sapo_verification.engine import Engine
-from sapo_verification.islands import Heard
+from sapo_verification.islands import TopicIslands
 from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.penalties import verdict
 
@@ -69,7 +69,7 @@ class Pipeline:
         self._standing = engine.standing
         self._islands = engine.islands
         self._admit_contribution = engine.contribution_admission.admit
-        self._on_islands: Mapping[str, Callable[[bytes, float, Heard], object]] = {
+        self._on_islands: Mapping[str, Callable[[bytes, float, TopicIslands], object]] = {
             "rollouts": engine.admission.admit,
             "certificates": engine.certificates.admit,
             "equivocations": engine.proofs.admit,

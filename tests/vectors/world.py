@@ -127,6 +127,9 @@ MANIFESTS: Mapping[str, Manifest] = {
     ),
     "many attesters": replace(CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS, 0)),
     "ladders": LADDERS,
+    "ladders on a chain": replace(
+        LADDERS, chain_id=CHAINED.chain_id, registry=CHAINED.registry, ledger=CHAINED.ledger
+    ),
     "sampled": replace(CHAINED, version=2, audits=AuditTerms(samples=4, one_in=1)),
     "sampled on islands": replace(
         CHAINED, version=2, islands=IslandTerms(64, 32, 2, 64, count=4), audits=AuditTerms(8, 65_536)

@@ -69,10 +69,8 @@ from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
-    OwnAnswer,
     PractisedGroup,
     PrivateGroup,
-    SampledBatch,
     VerifiedRollout,
 )
 from sapo_verification.verifier import Check, Verifier
@@ -138,7 +136,7 @@ class Engine:
             manifest, connection, islands=self.islands, own=own, is_newcomer=is_newcomer, key=key
         )
         self.standing: Final = self.certificates.standing
-        self.admission: Final = Admission(manifest, self.certificates)
+        self.admission: Final = Admission(manifest, self.certificates, path=connection)
         self.newcomers: Final = NewcomerLots(key, self.standing, self.reputation.passing_part)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(
@@ -230,8 +228,8 @@ class Engine:
         handler, island = self._handlers[topic]
         is_rollout = handler == self._receive_rollout
         near = self.islands.rollouts if is_rollout else self.islands.carried
-        heard = frozenset({island}) if live else near
-        arrival = Incoming(message, now_seconds, arrived_seconds or now_seconds, source, live, heard)
+        topic_islands = frozenset({island}) if live else near
+        arrival = Incoming(message, now_seconds, arrived_seconds or now_seconds, source, live, topic_islands)
         try:
             return handler(arrival)
         except RemoteProtocolError as error:
@@ -308,28 +306,6 @@ class Engine:
         """See ``Sampler.judge_steps``."""
         self.sampler.judge_steps(epoch, values, known, self.own)
 
-    def assemble(
-        self,
-        local: Sequence[VerifiedRollout],
-        external: Sequence[VerifiedRollout],
-        *,
-        practised: Sequence[PractisedGroup] = (),
-        demonstrations: Sequence[Demonstration] = (),
-        judged: Sequence[Demonstration] = (),
-        rehearsed: Sequence[OwnAnswer] = (),
-        private: Sequence[PrivateGroup] = (),
-    ) -> SampledBatch:
-        """Return the batch of a training step."""
-        return self.sampler.assemble(
-            local,
-            external,
-            practised=practised,
-            demonstrations=demonstrations,
-            judged=judged,
-            rehearsed=rehearsed,
-            private=private,
-        )
-
     def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
         """Return the task that a slot holds.
 
@@ -382,11 +358,11 @@ class Engine:
         return topics
 
     def _receive_certificate(self, came: Incoming) -> Received:
-        certificate = self.certificates.admit(came.message, came.now_seconds, came.heard)
+        certificate = self.certificates.admit(came.message, came.now_seconds, came.topic_islands)
         return Received(Verdict.ACCEPT, admitted=certificate)
 
     def _receive_commitment(self, came: Incoming) -> Received:
-        commitment = self.sampled.commitments.admit(came.message, came.now_seconds, came.heard)
+        commitment = self.sampled.commitments.admit(came.message, came.now_seconds, came.topic_islands)
         return Received(Verdict.ACCEPT, admitted=commitment)
 
     def _receive_contribution(self, came: Incoming) -> Received:
@@ -402,12 +378,12 @@ class Engine:
 
     def _receive_proof(self, came: Incoming) -> Received:
         with transaction(self._connection):
-            proof = self.proofs.admit(came.message, came.now_seconds, came.heard)
+            proof = self.proofs.admit(came.message, came.now_seconds, came.topic_islands)
             self._observers.proved(proof, came.source)
         return Received(Verdict.ACCEPT, admitted=proof)
 
     def _receive_rollout(self, came: Incoming) -> Received:
-        admitted = self.admission.admit(came.message, came.now_seconds, came.heard)
+        admitted = self.admission.admit(came.message, came.now_seconds, came.topic_islands)
         if self.envelopes.knows(admitted.content_id):  # from before a restart
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
         self._connection.execute("BEGIN IMMEDIATE")

@@ -151,9 +151,10 @@ class EpochCount(Observer):
         """
         if self._difficulty is None:
             return ()
-        most = self._difficulty.groups
+        max_groups = self._difficulty.groups
         room = {
-            account: most if units is None else int(most * units.get(account, 0)) for account in live_accounts
+            account: max_groups if units is None else int(max_groups * units.get(account, 0))
+            for account in live_accounts
         }
         found: list[dict[bytes, list[GroupOutcome]]] = [{} for _ in range(families)]
         query = "SELECT account, family, right, wrong FROM counted_group WHERE epoch = ? ORDER BY slot"

@@ -38,7 +38,8 @@ class Lots(Generic[K]):
     Attributes:
         kind_of: returns the kind of a key: a key of the kind with most keys is dropped.
         lot: returns a number that no account can choose; of a kind the key with the largest one is dropped.
-        patience: a key that was not used during ``patience * most`` uses of others is dropped before others.
+        patience: a key that was not used during ``patience * max_keys`` uses of others is dropped before
+            others.
     """
 
     kind_of: Callable[[K], Hashable]
@@ -94,7 +95,7 @@ class FairMemory(Generic[K, T]):
     """Values by key, each key belonging to an account; at most ``most`` of them.
 
     Args:
-        most: keys kept; beyond it the least recently used one, of known accounts or of newcomers, is dropped.
+        max_keys: keys kept; beyond it the least recently used one, of known or of new accounts, is dropped.
         make: returns the value of a new key.
         account_of: returns the account that a key belongs to.
         is_newcomer: whether an account has no reputation yet.
@@ -104,7 +105,7 @@ class FairMemory(Generic[K, T]):
 
     def __init__(
         self,
-        most: int,
+        max_keys: int,
         make: Callable[[], T],
         account_of: Callable[[K], Account],
         is_newcomer: IsNewcomer,
@@ -112,7 +113,7 @@ class FairMemory(Generic[K, T]):
         *,
         evenly: bool = False,
     ) -> None:
-        self._most = most
+        self._max_keys = max_keys
         self._make = make
         self._account_of = account_of
         self._is_newcomer = is_newcomer
@@ -158,14 +159,14 @@ class FairMemory(Generic[K, T]):
             self._new[key] = value
         else:
             self._add_known(key, value)
-        if len(self) <= self._most:
+        if len(self) <= self._max_keys:
             return value, None
         dropped = self._drop()
         del self._last_use[dropped]
         return value, dropped
 
     def _drop(self) -> K:
-        while len(self._new) > NEWCOMERS_PART * self._most:
+        while len(self._new) > NEWCOMERS_PART * self._max_keys:
             key, value = self._new.popitem(last=False)
             if self._is_newcomer(self._account_of(key)):
                 return key
@@ -189,7 +190,7 @@ class FairMemory(Generic[K, T]):
         if self._holdings is not None:
             return self._holdings.first()
         oldest, lots = next(iter(self._known)), self._lots
-        if lots is None or self._uses - self._last_use[oldest] > lots.patience * self._most:
+        if lots is None or self._uses - self._last_use[oldest] > lots.patience * self._max_keys:
             return oldest
         sizes = Counter(map(lots.kind_of, self._known))
         return max(self._known, key=lambda key: (sizes[lots.kind_of(key)], lots.lot(key)))

@@ -17,9 +17,10 @@ from sapo_protocol.islands.count import island_count
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_verification.bounded_cache import BoundedCache
 from sapo_verification.island_counts import IslandCounts
 
-Heard = frozenset[int] | None
+TopicIslands = frozenset[int] | None
 """Islands on which a message is valid: that of its topic, or all that the node carries; None is any
 island."""
 
@@ -53,7 +54,7 @@ class IslandMap:
         self.is_divided: Final = manifest.islands is not None
         self._beacon_of = beacon_of
         self._counts = counts or IslandCounts(":memory:")
-        self._homes: dict[tuple[Account, int, int], int] = {}
+        self._homes = BoundedCache[tuple[Account, int, int], int](_KEPT_HOMES)
         self.carried: frozenset[int] = frozenset({0})
         self.rollouts: frozenset[int] = self.carried
         self.has_joined = False
@@ -87,8 +88,6 @@ class IslandMap:
             return known
         home = self._find_home(account, epoch, count)
         if home is not None:
-            if len(self._homes) >= _KEPT_HOMES:
-                self._homes.clear()
             self._homes[account, epoch, count] = home
         return home
 
@@ -145,30 +144,32 @@ class IslandMap:
         homes = [self.home(account, epoch) for epoch in self.epochs_at(now_seconds)]
         return any(home is None or home in self.carried for home in homes)
 
-    def require_rollout(self, account: Account, epoch: int, heard: Heard) -> None:
+    def require_rollout(self, account: Account, epoch: int, topic_islands: TopicIslands) -> None:
         """Raise unless a rollout of an epoch is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
         """
-        self._require(Rule.ROLLOUT_ISLAND, account, (epoch,), heard)
+        self._require(Rule.ROLLOUT_ISLAND, account, (epoch,), topic_islands)
 
-    def require_certificate(self, account: Account, now_seconds: float, heard: Heard) -> None:
+    def require_certificate(self, account: Account, now_seconds: float, topic_islands: TopicIslands) -> None:
         """Raise unless an account's certificate is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
         """
         if account not in self.everywhere:
-            self._require(Rule.CERTIFICATE_ISLAND, account, self._around(now_seconds), heard)
+            self._require(Rule.CERTIFICATE_ISLAND, account, self._around(now_seconds), topic_islands)
 
-    def require_proof(self, account: Account, epoch: int, now_seconds: float, heard: Heard) -> None:
+    def require_proof(
+        self, account: Account, epoch: int, now_seconds: float, topic_islands: TopicIslands
+    ) -> None:
         """Raise unless a proof about an epoch is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
         """
-        self._require(Rule.PROOF_ISLAND, account, (epoch, *self._around(now_seconds)), heard)
+        self._require(Rule.PROOF_ISLAND, account, (epoch, *self._around(now_seconds)), topic_islands)
 
     def proof_islands(self, account: Account, epoch: int, now_seconds: float) -> tuple[int, ...]:
         """Return the islands on which a proof about an epoch is published."""
@@ -182,12 +183,14 @@ class IslandMap:
     def _epoch(self, seconds: float) -> int:
         return present_epoch(self._manifest, seconds)
 
-    def _require(self, rule: Rule, account: Account, epochs: Iterable[int], heard: Heard) -> None:
-        if self._terms is None or heard is None:
+    def _require(
+        self, rule: Rule, account: Account, epochs: Iterable[int], topic_islands: TopicIslands
+    ) -> None:
+        if self._terms is None or topic_islands is None:
             return
         homes = [self.home(account, epoch) for epoch in epochs]
-        if not any(home in heard for home in homes):
-            detail = f"the home of account {account} is {homes}, this message is of {sorted(heard)}"
+        if not any(home in topic_islands for home in homes):
+            detail = f"the home of account {account} is {homes}, this message is of {sorted(topic_islands)}"
             raise RemoteProtocolError(rule, detail)
 
     def _find_home(self, account: Account, epoch: int, count: int) -> int | None:

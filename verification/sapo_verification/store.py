@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import ClassVar, Final
 
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
@@ -47,9 +47,13 @@ class StoreSchema:
             first one uses ``IF NOT EXISTS``, since version 0.1.0 created its tables without a version.
     """
 
+    known: ClassVar[dict[str, int]] = {}
+    """The newest version of every component whose module is imported."""
+
     def __init__(self, component: str, *steps: str) -> None:
         self.component = component
         self.steps = steps
+        self.known[component] = len(steps)
 
     @property
     def version(self) -> int:
@@ -110,6 +114,17 @@ def open_for_reading(path: Path, schema: StoreSchema) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def require_known(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise if a newer version of this package has changed tables of an imported component.
+
+    Raises:
+        NewerDatabaseError: it has.
+        sqlite3.DatabaseError: the file is damaged.
+    """
+    for component, version in StoreSchema.known.items():
+        _require_known(_recorded(connection, component), path, component, version)
 
 
 def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSchema) -> None:
@@ -176,15 +191,23 @@ def checkpoint(path: Path) -> int:
 
 def _version(connection: sqlite3.Connection, path: Path | str, schema: StoreSchema) -> int:
     """Return the version of a component's tables in a file; 0 where none is recorded."""
+    found = _recorded(connection, schema.component)
+    _require_known(found, path, schema.component, schema.version)
+    return found
+
+
+def _recorded(connection: sqlite3.Connection, component: str) -> int:
     tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'"
     if connection.execute(tables).fetchone() is None:
         return 0
     query = "SELECT version FROM schema_version WHERE component = ?"
-    row = connection.execute(query, (schema.component,)).fetchone()
-    found = int(row[0]) if row else 0
-    if found > schema.version:
-        raise NewerDatabaseError(str(path), schema.component, found, schema.version)
-    return found
+    row = connection.execute(query, (component,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _require_known(found: int, path: Path | str, component: str, known: int) -> None:
+    if found > known:
+        raise NewerDatabaseError(str(path), component, found, known)
 
 
 def _file_of(connection: sqlite3.Connection) -> str:

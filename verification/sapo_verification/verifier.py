@@ -21,7 +21,6 @@ from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import transaction
-from sapo_verification.tasks.answers import holds_code
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 MAX_REMEMBERED: Final = 2048
@@ -113,10 +112,8 @@ class Verifier:
             RemoteProtocolError: ``TEXT_POLICY``, ``BEACON_UNKNOWN``, ``OFF_LEVEL``, ``CHECKER_TIMEOUT``,
                 ``CHECKER_CRASH``, ``NODE_BUSY`` or ``NEAR_DUPLICATE``.
         """
-        if (known := self._remembered.get(admitted.content_id)) is not None:
+        if (known := self._decided(admitted.content_id)) is not None:
             return known
-        if (refusal := self._refused.get(admitted.content_id)) is not None:
-            raise RemoteProtocolError(refusal.rule, refusal.detail)
         try:
             verified = await self._verified(admitted)
         except RemoteProtocolError as error:
@@ -137,14 +134,23 @@ class Verifier:
         task = self.task_of(rollout.epoch, rollout.account, rollout.family, rollout.slot)
         self._levels.require_assigned(rollout)
         checked = await self._checked(task, admitted)
-        if (known := self._remembered.get(admitted.content_id)) is not None:
+        if (known := self._decided(admitted.content_id)) is not None:
             return known  # another caller verified it meanwhile
-        if (refusal := self._refused.get(admitted.content_id)) is not None:
-            raise RemoteProtocolError(refusal.rule, refusal.detail)
         verified = VerifiedRollout(admitted, task, checked.prompt, checked.rewards)
         if (fault := self._screens.duplicate_fault(verified)) is not None:
             raise AuthorFault(Rule.OWN_WORK, fault, is_lasting=True)
         return verified
+
+    def _decided(self, content_id: ContentId) -> VerifiedRollout | None:
+        """Return a rollout that was verified before; None if it was not decided.
+
+        Raises:
+            RemoteProtocolError: it was refused for good.
+        """
+        known, refusal = self._remembered.get(content_id), self._refused.get(content_id)
+        if known is None and refusal is not None:
+            raise RemoteProtocolError(refusal.rule, refusal.detail)
+        return known
 
     async def _checked(self, task: Task, admitted: AdmittedRollout) -> CheckResult:
         try:
@@ -165,7 +171,7 @@ class Verifier:
     def _record_result(self, verified: VerifiedRollout) -> None:
         rollout = verified.admitted.rollout
         if not verified.is_informative:
-            rule = Rule.NO_CODE if any(map(holds_code, rollout.completions)) else Rule.SIGNAL
+            rule = Rule.NO_CODE if self._screens.holds_code(verified) else Rule.SIGNAL
             self._record_fault(verified.admitted, rule)
             detail = f"all {len(rollout.completions)} completions earned {verified.rewards[0]:.0f}"
             self._observer.refused(rule, verified.admitted, detail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from sapo_client.account.ledger_session import (
     Consent,
@@ -25,10 +25,9 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.records import Stake
 from sapo_client.node.runtime.statements import SignedFields, describe_transaction
 from sapo_client.paths import DataDir
+from sapo_client.units import TOKEN
 from sapo_protocol.identifiers import Account
 from sapo_protocol.terms.gate import BondGate, EasGate, points_cap
-
-_WHOLE: Final = 10**18
 
 
 def bond(config: Config, amount: int | None, consent: Consent, *, account: bool = False) -> dict[str, Any]:
@@ -77,10 +76,10 @@ async def bond_facts(session: LedgerSession) -> dict[str, Any]:
     stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(session)
     return {
         "auditor": is_auditor,
-        "tokens bonded": stake.bonded / _WHOLE,
-        "bond needed": needed / _WHOLE if is_auditor else None,
+        "tokens bonded": stake.bonded / TOKEN,
+        "bond needed": needed / TOKEN if is_auditor else None,
         "bond suffices": stake.bonded >= needed if is_auditor else None,
-        "tokens exiting": stake.exiting / _WHOLE,
+        "tokens exiting": stake.exiting / TOKEN,
         "withdrawable from": format_time(stake.withdrawable_at_seconds) if stake.exiting else None,
         **await _account_facts(session),
     }
@@ -101,11 +100,11 @@ async def _account_facts(session: LedgerSession) -> dict[str, Any]:
     stake = await session.ledger.stake(gate=True)
     units = gate.units(stake.bonded)
     return {
-        "account's tokens bonded": stake.bonded / _WHOLE,
-        "bond of a whole account": gate.unit / _WHOLE,
+        "account's tokens bonded": stake.bonded / TOKEN,
+        "bond of a whole account": gate.unit / TOKEN,
         "counts for": float(units),
         "points per epoch at most": points_cap(session.manifest.limits.points_per_epoch, units),
-        "account's tokens exiting": stake.exiting / _WHOLE,
+        "account's tokens exiting": stake.exiting / TOKEN,
         "account's withdrawable from": format_time(stake.withdrawable_at_seconds) if stake.exiting else None,
     }
 
@@ -304,7 +303,7 @@ async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
     return {
         "account": str(session.account),
         "done": done,
-        "tokens": balance / _WHOLE,
+        "tokens": balance / TOKEN,
         **await bond_facts(session),
     }
 
@@ -312,7 +311,7 @@ async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
 async def _is_auditor(session: LedgerSession) -> bool:
     """Whether the account is, was or will be an auditor: its bond is in the vault."""
     auditors, _ = await session.ledger.changes.auditors()
-    return session.account in auditors.everybody
+    return session.account in auditors.all_accounts
 
 
 def _refusal(text: str, hint: str) -> SapoError:

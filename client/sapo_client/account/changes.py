@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sapo_client import keystore, locks
 from sapo_client.account.ledger_session import Consent, LedgerSession, open_session, queued_error, run
+from sapo_client.atomic_files import write_atomically
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
@@ -369,9 +370,7 @@ def _read(file: Path, manifest: Manifest) -> ChangeFile:
 
 
 def _write(file: Path, change: ChangeFile) -> None:
-    scratch = file.with_suffix(".new")
-    scratch.write_text(change.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    scratch.replace(file)
+    write_atomically(file, change.model_dump_json(indent=2) + "\n")
 
 
 def _refusal(text: str, hint: str, exit_code: ExitCode = ExitCode.LEDGER) -> SapoError:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from sapo_client.intervals import NORMAL_975
+
 BINS: Final = 60
 """Number of bins of a curve."""
 
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 34, 40
-_NORMAL_975: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def _bin(points: Sequence[tuple[float, float]]) -> Bin:
     n = len(points)
     mean = sum(value for _, value in points) / n
     variance = sum((value - mean) ** 2 for _, value in points) / (n - 1) if n > 1 else None
-    half = None if variance is None else _NORMAL_975 * math.sqrt(variance / n)
+    half = None if variance is None else NORMAL_975 * math.sqrt(variance / n)
     return Bin(sum(x for x, _ in points) / n, mean, half, n)
 
 

@@ -182,9 +182,9 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
 def _rewards(data: DataDir, content_ids: Sequence[ContentId]) -> Mapping[bytes, float]:
     """Return mean rewards by content id; a version before 0.2 wrote them into the event file alone."""
     verified = (event for event in read_events(data.events) if event["event"] == "verified")
-    told = {bytes.fromhex(str(each["content_id"])): float(str(each["mean_reward"])) for each in verified}
+    logged = {bytes.fromhex(str(each["content_id"])): float(str(each["mean_reward"])) for each in verified}
     with closing(OutcomeStore(data.outcomes)) as outcomes:
-        return {**told, **outcomes.rewards(content_ids)}
+        return {**logged, **outcomes.rewards(content_ids)}
 
 
 def _schema() -> Any:

@@ -23,6 +23,7 @@ from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
+from sapo_client.units import COIN, TOKEN
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, cumulative_entries, earned_points
 from sapo_protocol.identifiers import ContentId, Digest, NodeId
@@ -111,7 +112,7 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
     return {
         "account": str(session.account),
         "chain": session.manifest.chain_id,
-        "coins": None if coins is None else coins / 10**18,
+        "coins": None if coins is None else coins / COIN,
         "registered": session.account in {account for account, _ in live},
         "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
         "last epoch": settlement.epoch if settlement else None,
@@ -121,7 +122,7 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "claimable": None if granted is None else granted - claimed,
         **await payout_facts(session),
         "waits for": "; ".join(session.missing(missing)) if missing else None,
-        "tokens": await session.ledger.balance() / 10**18,
+        "tokens": await session.ledger.balance() / TOKEN,
         **await _treasury_facts(session),
         **await bond_facts(session),
         **_sending(session.ledger.status(), coins),
@@ -132,8 +133,8 @@ async def _treasury_facts(session: LedgerSession) -> dict[str, Any]:
     treasury = await session.ledger.treasury()
     left, length = treasury.epochs_left, session.manifest.epoch_seconds
     return {
-        "treasury": treasury.tokens / 10**18,
-        "granted and not claimed": treasury.owed / 10**18,
+        "treasury": treasury.tokens / TOKEN,
+        "granted and not claimed": treasury.owed / TOKEN,
         "points per epoch": round(treasury.points_per_epoch, 1),
         "treasury pays": treasury.in_words(length),
         "treasury pays until": None if left is None else format_time(int(time.time() + left * length)),
@@ -208,7 +209,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         "points claimed": claimed - before,
         "points claimed in all": claimed,
         "paid to": str((await session.reading(session.ledger.payout)).receiver),
-        "tokens": await session.reading(session.ledger.balance) / 10**18,
+        "tokens": await session.reading(session.ledger.balance) / TOKEN,
     }
 
 
@@ -218,8 +219,8 @@ async def _require_covered(session: LedgerSession, points: int) -> None:
     if not treasury.covers(points):
         paying = (await session.ledger.contracts()).distributor
         raise SapoError(
-            f"the swarm's treasury holds {treasury.tokens / 10**18:g} tokens,"
-            f" and this claim of {points} points takes {points * treasury.tokens_per_point / 10**18:g}",
+            f"the swarm's treasury holds {treasury.tokens / TOKEN:g} tokens,"
+            f" and this claim of {points} points takes {points * treasury.tokens_per_point / TOKEN:g}",
             hint=f"the points stay granted; anyone may send tokens to {paying}, then claim again",
             exit_code=ExitCode.LEDGER,
         )
@@ -314,7 +315,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     return {
         "epoch": epoch,
         "proofs": ", ".join(proof.FUNCTION for proof in proofs),
-        "tokens earned": (await session.ledger.balance() - before) / 10**18,
+        "tokens earned": (await session.ledger.balance() - before) / TOKEN,
     }
 
 

@@ -155,7 +155,7 @@ class LedgerSession:
         return await is_done()
 
     async def reading(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what the chain says after a transaction; endpoints that do not answer are asked again.
+        """Return the result of a query after a transaction; endpoints that do not answer are queried again.
 
         Raises:
             LedgerError: none of them answers in time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ _POLICY_EVENTS: Final = (
 """Events listed below the curves, since they explain jumps."""
 
 _SHOWN_EVENTS: Final = 50
+
+_MARKS: Final = re.compile(r"[\\`*_{}\[\]<>|!&]")
+"""Characters of Markdown markup, each of which a backslash before it makes plain."""
 
 _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem;"
@@ -94,8 +98,8 @@ def read_lineage(data: DataDir) -> Lineage:
             hint="train first: sapo join --identity KEY; or name another directory with --data-dir",
             exit_code=ExitCode.DATA,
         )
-    told = tuple(event for event in read_events(data.events) if event["event"] in _POLICY_EVENTS)
-    return Lineage(manifest, kept_status(data), steps, told[-_SHOWN_EVENTS:])
+    events = tuple(event for event in read_events(data.events) if event["event"] in _POLICY_EVENTS)
+    return Lineage(manifest, kept_status(data), steps, events[-_SHOWN_EVENTS:])
 
 
 def write_report(data: DataDir, folder: Path) -> dict[str, object]:
@@ -157,8 +161,8 @@ def _html(lineage: Lineage, pictures: Sequence[str]) -> str:
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in lineage.facts()
     )
-    told = "".join(f"<li>{escape(_line(event))}</li>" for event in lineage.events)
-    events = f"<h2>What happened to the policy</h2><ul>{told}</ul>" if told else ""
+    items = "".join(f"<li>{escape(_line(event))}</li>" for event in lineage.events)
+    events = f"<h2>What happened to the policy</h2><ul>{items}</ul>" if items else ""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Report of a node</title>'
         '<meta name="viewport" content="width=device-width">'
@@ -168,14 +172,19 @@ def _html(lineage: Lineage, pictures: Sequence[str]) -> str:
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:
-    lines = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in rows]
+    lines = [f"| {name} | {_plain(text)} |" for name, text in rows]
     return "\n".join(("| | |", "| --- | --- |", *lines)) + "\n"
 
 
 def _events(events: Sequence[Event]) -> str:
     if not events:
         return ""
-    return "\n## What happened to the policy\n\n" + "".join(f"* {_line(event)}\n" for event in events)
+    return "\n## What happened to the policy\n\n" + "".join(f"* {_plain(_line(event))}\n" for event in events)
+
+
+def _plain(text: str) -> str:
+    """Return a text as Markdown that shows it in one line: a stranger wrote the names in a manifest."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def _line(event: Event) -> str:

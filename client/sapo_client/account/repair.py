@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,9 @@ from sapo_protocol.epochs import present_epoch
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_verification.errors import NewerDatabaseError
 from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark, Mark, SigningDatabase
+from sapo_verification.store import require_known
 
 _BESIDE: Final = ("", "-wal", "-shm")
 """Endings of the files of one SQLite database."""
@@ -36,10 +39,12 @@ class RepairedFile:
     """Result for one database.
 
     Attributes:
+        state: "in order", "replaced", or "newer release", which has written it: it is left as it is.
         aside: where the damaged file is now; none if it was intact.
         kept: rows that were read, by table.
         complete: whether every table was read to its end.
         signs_from_epoch: first epoch in which this directory signs again, if its history is incomplete.
+        newer: the tables of a newer release, in a sentence.
     """
 
     file: str
@@ -48,6 +53,7 @@ class RepairedFile:
     kept: dict[str, int] | None = None
     complete: bool = True
     signs_from_epoch: int | None = None
+    newer: str | None = None
 
 
 def repair(data: DataDir, clock: Callable[[], float] = time.time) -> tuple[RepairedFile, ...]:
@@ -78,12 +84,18 @@ def repair(data: DataDir, clock: Callable[[], float] = time.time) -> tuple[Repai
 
 
 def _databases(data: DataDir) -> tuple[Path, ...]:
+    """Return the databases, once the modules are imported that know the versions of their tables."""
+    for module in ("sapo_verification.engine", "sapo_client.ledger.outbox", "sapo_client.observe.outcomes"):
+        import_module(module)
     return data.database, data.outbox, data.outcomes
 
 
 def _repair(path: Path, clock: Callable[[], float]) -> RepairedFile:
-    if _is_intact(path):
-        return RepairedFile(path.name, "in order")
+    try:
+        if _is_intact(path):
+            return RepairedFile(path.name, "in order")
+    except NewerDatabaseError as error:
+        return RepairedFile(path.name, "newer release", newer=str(error))
     stamp = datetime.fromtimestamp(clock(), UTC).strftime("%Y%m%dT%H%M%S")
     aside = path.with_name(f"{path.name}.damaged-{stamp}")
     for ending in _BESIDE:
@@ -95,9 +107,17 @@ def _repair(path: Path, clock: Callable[[], float]) -> RepairedFile:
 
 
 def _is_intact(path: Path) -> bool:
+    """Whether a database can be read to its end.
+
+    Raises:
+        NewerDatabaseError: it can, but a newer release has written it.
+    """
     try:
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+            if connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+                return False
+            require_known(connection, path)
+            return True
     except sqlite3.DatabaseError:
         return False
 

@@ -6,6 +6,7 @@ from decimal import Decimal, Inexact, localcontext
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.units import TOKEN
 
 _DIGITS: Final = 18
 """Decimals of the token, the usual number."""
@@ -43,5 +44,5 @@ def _units(text: str) -> int:
 
 def show_tokens(units: int) -> str:
     """Return an amount in whole tokens as exact decimal text."""
-    whole, rest = divmod(units, 10**_DIGITS)
+    whole, rest = divmod(units, TOKEN)
     return f"{whole}.{rest:0{_DIGITS}}".rstrip("0").rstrip(".")

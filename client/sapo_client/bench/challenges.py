@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sapo_client.bench.accounts_swarm import POINTS_CAP, AccountsSwarm
 from sapo_client.bench.costs import StepCost
 from sapo_client.bench.ledger import address_of
+from sapo_client.bench.settlement_swarm import POINTS_CAP, AccountsSwarm
 from sapo_client.ledger.fraud import AccountPlaces
 from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.settlement import cumulative_points

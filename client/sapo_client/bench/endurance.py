@@ -21,11 +21,9 @@ from sapo_client.founding.tasks import NANO_TASKS
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.testnet.processes import ChildProcess, free_ports, python, sapo, spawn, stop, wait_until
+from sapo_client.units import KIB, MIB
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
-
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 60.0

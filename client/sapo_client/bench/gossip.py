@@ -101,7 +101,7 @@ def _wait_for_last(peers: Sequence[_Process], due: int) -> None:
         time.sleep(SETTLE_SECONDS)
         for peer in peers:
             peer.order("count")
-        before, now = now, sum(peer.answer()["heard"] for peer in peers)
+        before, now = now, sum(peer.answer()["delivered"] for peer in peers)
 
 
 def _rate(kind: str, terms: GossipTerms, reports: Sequence[dict[str, Any]]) -> GossipRate:

@@ -28,7 +28,7 @@ TOPIC: Final = "/sapo/bench/gossip"
 NANOSECONDS: Final = 10**9
 _HEADER_BYTES: Final = 8
 
-Heard = Callable[[bytes], None]
+OnMessage = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class GossipPeer:
 
 
 @asynccontextmanager
-async def sapo_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
+async def sapo_peer(seed: bytes, on_message: OnMessage) -> AsyncIterator[GossipPeer]:
     """Open this project's transport, as a node runs it."""
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
     def validate(message: bytes, _forwarder: str) -> Verdict:
-        heard(message)
+        on_message(message)
         return Verdict.ACCEPT
 
     def fail(error: Exception) -> None:
@@ -74,7 +74,7 @@ async def sapo_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
 
 
 @asynccontextmanager
-async def bare_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
+async def bare_peer(seed: bytes, on_message: OnMessage) -> AsyncIterator[GossipPeer]:
     """Open unchanged py-libp2p: its host with Noise and yamux, its gossipsub with the same mesh sizes.
 
     Messages are not signed, as in this project's transport, whose envelopes are.
@@ -93,7 +93,7 @@ async def bare_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
         while True:
             message = await subscription.get()
             if message.from_id != host.get_id().to_bytes():
-                heard(message.data)
+                on_message(message.data)
 
     async with (
         host.run([Multiaddr("/ip4/127.0.0.1/tcp/0")]),
@@ -148,7 +148,7 @@ def _bare_gossip(host: Any) -> Any:
     )
 
 
-KINDS: Final[dict[str, Callable[[bytes, Heard], AbstractAsyncContextManager[GossipPeer]]]] = {
+KINDS: Final[dict[str, Callable[[bytes, OnMessage], AbstractAsyncContextManager[GossipPeer]]]] = {
     "sapo": sapo_peer,
     "py-libp2p": bare_peer,
 }
@@ -163,11 +163,11 @@ async def run(kind: str, seed: bytes) -> None:
     """Execute commands until standard input ends."""
     delays: list[float] = []
 
-    def heard(message: bytes) -> None:
+    def on_message(message: bytes) -> None:
         sent = int.from_bytes(message[:_HEADER_BYTES], "big")
         delays.append((time.monotonic_ns() - sent) / NANOSECONDS)
 
-    async with KINDS[kind](seed, heard) as peer:
+    async with KINDS[kind](seed, on_message) as peer:
         say(address=peer.address)
         began = time.process_time()
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
@@ -186,7 +186,7 @@ async def run(kind: str, seed: bytes) -> None:
                         await trio.sleep(order["pause_seconds"])
                     say(published=order["messages"])
                 case "count":
-                    say(heard=len(delays))
+                    say(delivered=len(delays))
                 case "report":
                     say(delays=delays, cpu_seconds=time.process_time() - began)
 

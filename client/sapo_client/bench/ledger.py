@@ -75,8 +75,8 @@ class LedgerGas:
 
 def ledger_gas() -> LedgerGas:
     """Measure the gas of a deployment, of an account's registrations, and of a few epochs."""
-    most = max(accounts * points for accounts, points in SWARMS)
-    with ledger_chain(epoch_budget=most, points_cap=max(points for _, points in SWARMS)) as chain:
+    budget = max(accounts * points for accounts, points in SWARMS)
+    with ledger_chain(epoch_budget=budget, points_cap=max(points for _, points in SWARMS)) as chain:
         deployed = sum(receipt.gas_used for _, receipt in chain.deployer.done)
         registry = Registry(chain.rpc, chain.deployment.registry)
         later = GENESIS_SECONDS + 10**9

@@ -69,9 +69,9 @@ def peak(prepare: Callable[[], Validate], message: bytes) -> Peak:
     tracemalloc.start()
     with suppress(RemoteProtocolError):
         validate(message)
-    _, most = tracemalloc.get_traced_memory()
+    _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return Peak(len(message), most)
+    return Peak(len(message), peak_bytes)
 
 
 def _rollout_validation(swarm: BenchSwarm, author: BenchAuthor) -> Validate:
@@ -155,11 +155,12 @@ def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
         "longest proposal": send(Kind.PROPOSAL, proposal.to_payload()),
     }
     forged = {f"{name}, forged": _forged(message) for name, message in longest.items()}
-    most = MAX_VALUES - 2
+    max_items = MAX_VALUES - 2
     hostile = {
-        "tally of empty maps": _array(most) + b"\xa0" * most,
-        "tally of short strings": _array(most) + (b"\x4b" + bytes(11)) * most,
-        "tally of one-pair maps": _array(most // 3) + (b"\xa1\x00\x58\x20" + bytes(32)) * (most // 3),
+        "tally of empty maps": _array(max_items) + b"\xa0" * max_items,
+        "tally of short strings": _array(max_items) + (b"\x4b" + bytes(11)) * max_items,
+        "tally of one-pair maps": _array(max_items // 3)
+        + (b"\xa1\x00\x58\x20" + bytes(32)) * (max_items // 3),
     }
     return longest | forged | {name: send(Kind.TALLY, payload) for name, payload in hostile.items()}
 

@@ -240,7 +240,9 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
     from sapo_verification.suites.catalogue import family
 
     policy = load_policy(BUNDLED, "cpu")
-    new_model(len(policy.tokenizer), policy.end, policy.pad, load.shape).save_pretrained(folder / "model")
+    half = load.device == "cuda" and bool(load.lora_rank)  # as the frozen base is there
+    model = new_model(len(policy.tokenizer), policy.end, policy.pad, load.shape, half=half)
+    model.save_pretrained(folder / "model")
     policy.tokenizer.save_pretrained(folder / "model")
     [chosen] = documents([family("basic_arithmetic", "nano")], GROUPS * load.steps, seed=0).values()
     return {
@@ -308,7 +310,7 @@ def _run(command: Sequence[str], hint: str, text: str = "") -> str:
 
     Args:
         command: program and arguments, of which an error shows the first four.
-        hint: what to do if it fails.
+        hint: remedy if it fails.
         text: its standard input.
 
     Raises:

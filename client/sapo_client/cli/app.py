@@ -30,11 +30,12 @@ from sapo_client.cli import (
     verify,
 )
 from sapo_client.cli.entry.closed_pipe import ended_by_reader
+from sapo_client.cli.entry.encoding import encodable_output
 from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.live import dashboard, watch
 from sapo_client.cli.operator import changes, invitations, service, watching
 from sapo_client.cli.render import print_error
-from sapo_client.errors import ExitCode, SapoError
+from sapo_client.errors import NEWER_DATABASE_HINT, ExitCode, SapoError
 from sapo_client.full_disk import told_of_full_disk
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
@@ -48,7 +49,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: the same on a terminal, in a pipe and in the reference
     pretty_exceptions_enable=False,
     help="Join an open network in which strangers' language models learn from each other's rollouts.",
-    epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
+    epilog="To begin: `sapo keys new key`, then `sapo join --identity key` with a swarm's link in quotes, or"
+    " with --alone. Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
 )
 
 # Switches the libraries' telemetry off, unless the user has set these variables.
@@ -58,8 +60,6 @@ TELEMETRY_OFF = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 
-
-NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
 
 REPAIR_HINT = "stop the node, then keep what can be read: sapo repair (with the same --data-dir)"
 UNREADABLE_HINT = "correct the permissions of the data directory, or use another one with --data-dir"
@@ -98,6 +98,7 @@ def main(roles: Roles | None = None) -> None:
         roles: parts that a node started by the command has in place of its own.
     """
     sys.excepthook = _report_bug
+    encodable_output()
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)
     with ended_by_reader():

@@ -149,8 +149,8 @@ def ledger(
 def _measure_accounts(common: Common, accounts: int) -> None:
     from dataclasses import asdict
 
-    from sapo_client.bench.accounts import DATA_TARGET, PROOF_TARGET, accounts_cost
     from sapo_client.bench.ledger import CLAIM_TARGET, EPOCH_TARGET
+    from sapo_client.bench.settlement import DATA_TARGET, PROOF_TARGET, accounts_cost
 
     cost = accounts_cost(accounts)
     targets = {"data": DATA_TARGET, "proof": PROOF_TARGET, "epoch": EPOCH_TARGET, "claim": CLAIM_TARGET}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sapo_client.errors import SapoError
 from sapo_client.paths import DataDir
+from sapo_client.units import GIB
 
 if TYPE_CHECKING:
     from sapo_client.config import Config
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sapo_client.learner.sizing.presets import SuiteLevel
 
 State = Literal["ok", "warn", "fail"]
-GIB = 1024**3
 LOW_DISK_BYTES = 5 * GIB  # a 0.5 B model, its optimiser and three checkpoints
 FIRST_GROUPS = 100
 FEW_TEACH = 0.1  # fewer make a step of eight groups without any more likely than not

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sapo_client.cli.checks import Check
 from sapo_client.config import Config
 from sapo_client.errors import SapoError
+from sapo_client.logs import without_secrets
 from sapo_client.paths import DataDir
+from sapo_client.units import TOKEN
 
 if TYPE_CHECKING:
     from sapo_client.ledger.rpc import Rpc
@@ -172,9 +172,10 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
     from sapo_client.ledger.answers import BadAnswer
 
     for url in config.ledger.rpc_urls:
+        name = without_secrets(url)  # its path or password may hold a key, and people show others this list
         try:
             ask = _asker(url)
-            contracts = _check_contracts(url, manifest, ask)
+            contracts = _check_contracts(name, manifest, ask)
             yield contracts
             if contracts.state == "ok":  # account and treasury on another chain would be misleading
                 yield from _check_account(config.identity, manifest, ask)
@@ -184,26 +185,27 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             block = ask("eth_getBlockByNumber", "latest", False)
             if block is None:
                 raise BadAnswer("it has no block")
-            yield clock_check(url, int(block["timestamp"], 16), time.time())
+            yield clock_check(name, int(block["timestamp"], 16), time.time())
         except (OSError, HTTPException, ValueError, BadAnswer) as error:
             hint = "check the URL and the connection; without it this node trains alone, unpaid"
-            yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
+            why = without_secrets(str(error))
+            yield Check("ledger", "fail", f"{name} does not answer as a chain: {why}", hint)
 
 
 Ask = Callable[..., Any]
 
 
-def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
+def _check_contracts(name: str, manifest: Manifest, ask: Ask) -> Check:
     chain_id = int(ask("eth_chainId"), 16)
     if chain_id != manifest.chain_id:
-        detail = f"{url} serves chain {chain_id}, the manifest names {manifest.chain_id}"
+        detail = f"{name} serves chain {chain_id}, the manifest names {manifest.chain_id}"
         return Check("ledger", "fail", detail, "use an endpoint of the manifest's chain")
-    for name, contract in (("NodeRegistry", manifest.registry), ("EpochLedger", manifest.ledger)):
-        if not _is_code(name, bytes.fromhex(ask("eth_getCode", str(contract), "latest")[2:])):
-            detail = f"there is no {name} of this version of sapo at {contract} on chain {chain_id}"
+    for kind, contract in (("NodeRegistry", manifest.registry), ("EpochLedger", manifest.ledger)):
+        if not _is_code(kind, bytes.fromhex(ask("eth_getCode", str(contract), "latest")[2:])):
+            detail = f"there is no {kind} of this version of sapo at {contract} on chain {chain_id}"
             hint = "the manifest is of another chain or another version; ask for the right one"
             return Check("ledger", "fail", detail, hint)
-    return Check("ledger", "ok", f"{url} serves chain {chain_id} with the swarm's contracts")
+    return Check("ledger", "ok", f"{name} serves chain {chain_id} with the swarm's contracts")
 
 
 def _is_code(name: str, code: bytes) -> bool:
@@ -227,7 +229,7 @@ def _check_treasury(url: str, manifest: Manifest) -> Check:
         treasury = read_treasury(ledger.distributor(), History(ledger).recent(RATE_EPOCHS))
     except LedgerError as error:
         return Check("treasury", "warn", error.text, error.hint)
-    found = f"{treasury.tokens / 10**18:,.0f} tokens: {treasury.in_words(manifest.epoch_seconds)}"
+    found = f"{treasury.tokens / TOKEN:,.0f} tokens: {treasury.in_words(manifest.epoch_seconds)}"
     if treasury.owed <= treasury.tokens:
         return Check("treasury", "ok", found)
     return Check("treasury", "warn", found, "claims wait until somebody sends tokens to the distributor")
@@ -307,7 +309,7 @@ def _bond_check(rpc: Rpc, gate: BondGate, account: Account, points_per_epoch: in
 
     bonded = AccountBond(rpc, gate.contract).bonded(account)
     points = points_cap(points_per_epoch, gate.units(bonded))
-    found = f"{bonded / 10**18:g} of {gate.unit / 10**18:g} tokens: at most {points} points in an epoch"
+    found = f"{bonded / TOKEN:g} of {gate.unit / TOKEN:g} tokens: at most {points} points in an epoch"
     if points:
         return Check("bond", "ok", found)
     return Check(
@@ -325,27 +327,28 @@ def _attestation_check(rpc: Rpc, gate: EasGate, account: Account) -> Check:
     return Check("attestation", "fail", f"{account} has no attestation: nothing that it makes counts", hint)
 
 
-def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:
+def clock_check(name: str, block_seconds: float, now_seconds: float) -> Check:
     """Compare the clock with the latest block: blocks may be old, but never from the future."""
     behind = block_seconds - now_seconds
     if behind > CLOCK_FAIL_SECONDS:
-        return Check("clock", "fail", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")
+        return Check("clock", "fail", f"{behind:.0f} s behind {name}", "set the clock, for example with NTP")
     if behind > CLOCK_WARN_SECONDS:
-        return Check("clock", "warn", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")
-    return Check("clock", "ok", f"latest block of {url} is {max(0.0, -behind):.0f} s old")
+        return Check("clock", "warn", f"{behind:.0f} s behind {name}", "set the clock, for example with NTP")
+    return Check("clock", "ok", f"latest block of {name} is {max(0.0, -behind):.0f} s old")
 
 
 def _asker(url: str) -> Ask:
-    from sapo_client.ledger.answers import BadAnswer, parse_response
+    import requests
+    from web3.types import RPCEndpoint
+
+    from sapo_client.ledger.answers import BadAnswer, StrictProvider
 
     if not url.startswith(("http://", "https://")):
         raise ValueError("not an http:// or https:// address")
+    provider = StrictProvider(url, requests.Session(), NETWORK_TIMEOUT_SECONDS, MAX_BYTES)
 
     def ask(method: str, *parameters: object) -> Any:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT_SECONDS) as response:  # noqa: S310
-            answer = parse_response(method, response.read(MAX_BYTES))
+        answer = provider.make_request(RPCEndpoint(method), parameters)
         if "error" in answer:
             raise BadAnswer(f"it refuses {method}: {answer['error']['message']}")
         return answer["result"]

@@ -115,6 +115,7 @@ def repair(common: Common) -> None:
     from dataclasses import asdict
 
     from sapo_client.account.repair import repair as repair_directory
+    from sapo_client.errors import NEWER_DATABASE_HINT, ExitCode, SapoError
 
     results = repair_directory(common.data())
     document = {"format": "sapo/repair/1", "files": [asdict(result) for result in results]}
@@ -126,6 +127,9 @@ def repair(common: Common) -> None:
                 "the signing history may be incomplete: this node signs again from epoch"
                 f" {result.signs_from_epoch} on, for a slot must never be signed twice"
             )
+    for result in results:
+        if result.newer is not None:
+            raise SapoError(result.newer, hint=NEWER_DATABASE_HINT, exit_code=ExitCode.DATA)
 
 
 def _row(result: RepairedFile) -> tuple[Any, ...]:

@@ -22,9 +22,9 @@ from sapo_client.paths import (
     keys_folder,
     reports_folder,
 )
+from sapo_client.units import GIB
 from sapo_verification.tasks.bundled import RELEASE
 
-GIB = 1024**3
 PACKAGES = (
     *("torch", "transformers", "vllm", "libp2p", "trio", "web3"),
     *("pynacl", "pydantic", "typer"),

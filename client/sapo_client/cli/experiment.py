@@ -181,9 +181,12 @@ def run(common: ExperimentOptions, out: OutOption, ray: RayOption = None) -> Non
     verification, sampler and learner on an in-memory transport and a virtual clock. The same command resumes
     a killed experiment; on a CPU its curves are then the same to the last bit.
     """
+    from sapo_client import extras
     from sapo_client.lab.plan import Run, seeds_of
 
     plan, chosen = common.plan(), common.chosen_arms()
+    if extras.LAB.missing():  # the runs need none of it, and may take hours
+        common.output.warn(f"`sapo lab report` will need {extras.LAB.provides}: {extras.LAB.command}")
     from sapo_client.lab.campaign import execute_runs  # loads PyTorch: arms are checked first
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
@@ -256,9 +259,9 @@ def guard(
     promotion, canary and judgement of steps are a node's. Attackers teach one family really and follow their
     tactic in the other one: `honest` (no attack), `ruin` (steps of similar questions), `erode` (in every
     second text), `wait` (once the candidate has become the policy), `pulse` (then only in the first half of
-    the rounds between two checks) and `plant` (a false sum in front of right steps, so that the canary goes
-    back). Prints held-out pass@1 of both families and writes guard.csv; the same command resumes. One to two
-    minutes of a core for each run.
+    the rounds between two checks), `plant` (a false sum in front of right steps, so that the canary goes
+    back) and `early` (the same, but only until the candidate is the policy). Prints held-out pass@1 of both
+    families and writes guard.csv; the same command resumes. One to two minutes of a core for each run.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -354,6 +357,9 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of an experiment.")],
 ) -> None:
     """Write an experiment's tables and plots; works while other runs continue."""
+    from sapo_client import extras
+
+    extras.require(extras.LAB)  # before the tables are written
     from sapo_client.lab.report import write_report
     from sapo_client.lab.store import ExperimentStore
 

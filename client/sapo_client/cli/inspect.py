@@ -74,6 +74,8 @@ def peers(common: Common) -> None:
         for peer in report.peers
     ]
     common.output.emit(report.model_dump(mode="json"), Grid(columns, rows))
+    if not rows:
+        common.output.note("no peer is connected: `sapo status` says whether that is an error and what to do")
 
 
 def rollouts(
@@ -104,7 +106,7 @@ def stop(
     common: Common,
     finish: Annotated[bool, typer.Option("--finish", help="Let the current round end first.")] = False,
 ) -> None:
-    """Stop the running node after it has drained and saved a checkpoint; a start that waits ends at once."""
+    """Stop the running node after it has drained and saved a checkpoint; a node that starts ends at once."""
     from sapo_client.observe.control_client import ControlClient
 
     answer = ControlClient(common.data()).stop(finish=finish)
@@ -230,7 +232,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         *_waiting_rows(report),
-        ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
+        ("reward", _reward_text(report)),
         *_held_out_rows(report.held_out),
         *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
@@ -252,6 +254,12 @@ def _held_out_rows(held_out: HeldOutReport | None) -> list[tuple[str, str]]:
     return rows
 
 
+def _reward_text(report: StatusReport) -> str:
+    if report.reward is None:
+        return "none yet: no round has ended since the start"
+    return f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"
+
+
 def _waiting_rows(report: StatusReport) -> list[tuple[str, str]]:
     epoch = report.waits_for_epoch
     if report.state != "running" or epoch is None:
@@ -271,7 +279,7 @@ def _ledger_rows(report: StatusReport) -> list[tuple[str, Any]]:
 
 
 def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
-    """Return what the node exchanges with others."""
+    """Return the counts of messages that the node exchanged."""
     from sapo_client.observe.reachable import reachable_text
 
     if report.alone:
@@ -298,8 +306,8 @@ def islands_text(islands: IslandsReport) -> str:
     """Return the number of islands, its next change, and the islands that this node carries, as text."""
     if islands.count is None:
         return "not known yet: the ledger and the proposals behind its last final epochs are read"
-    hears = ", ".join(map(str, islands.carried)) or "none yet"
-    text = f"{islands.count}, of which this node hears {hears}"
+    carried = ", ".join(map(str, islands.carried)) or "none yet"
+    text = f"{islands.count}; this node is subscribed to {carried}"
     if not islands.is_known:
         return f"{text} (as last known: this epoch's number is not)"
     if islands.next_count not in (None, islands.count):

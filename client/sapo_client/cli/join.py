@@ -7,31 +7,35 @@ import logging
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
+from sapo_client.cli.options import (
+    BootstrapOption,
+    Common,
+    IdentityOption,
+    ManifestOption,
+    PassphraseFile,
+    RpcOption,
+    command,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from sapo_client.account.ledger_session import Consent
+    from sapo_client.cli.entry.stoppable import StoppableStart
     from sapo_client.config import Config
+    from sapo_client.config_layers import Resolved
     from sapo_client.keystore import Identity
     from sapo_client.node.roles import Roles
     from sapo_client.node.waiting import Waiting
     from sapo_client.observe.status import RoundSummary
 
-T = TypeVar("T")
-
 _LOG = logging.getLogger(__name__)
 
-Bootstrap = Annotated[
-    list[str] | None,
-    typer.Option("--bootstrap", metavar="MULTIADDR", help="A node to connect to first; may be repeated."),
-]
 Listen = Annotated[
     list[str] | None,
     typer.Option("--listen", metavar="MULTIADDR", help="An address to listen on; may be repeated."),
@@ -76,7 +80,7 @@ def join(
     invitation: InvitationArgument = None,
     identity: IdentityOption = None,
     manifest: ManifestOption = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     listen: Listen = None,
     model: Model = None,
     passphrase_file: PassphraseFile = None,
@@ -91,10 +95,14 @@ def join(
 
     It resumes from its last checkpoint. While the model's server does not answer or the disk is full, it
     reports that and waits. The first Ctrl-C finishes the round, saves a checkpoint and exits with 130; the
-    second one ends at once. `sapo stop` ends it from elsewhere, also while it waits.
+    second one ends at once. `sapo stop` ends it from elsewhere, also while it starts or waits.
     """
     from sapo_client import keystore
-    from sapo_client.passphrase import PassphraseSource
+    from sapo_client.cli.entry.stoppable import StoppableStart
+    from sapo_client.errors import ExitCode
+    from sapo_client.observe.starting import STOPPED_BEFORE_START, StopRequested
+    from sapo_client.observe.terminal import say
+    from sapo_client.paths import DataDir
 
     flags: dict[str, object] = {
         "identity": identity,
@@ -112,58 +120,61 @@ def join(
     if alone:
         _require_no_swarm(manifest=manifest, bootstrap=bootstrap, listen=listen, rpc=rpc, audit=audit)
     resolved = common.resolve(flags)
+    public = keystore.read(path := _identity_file(resolved.config.identity, invitation))
+    start = StoppableStart(DataDir(resolved.config.data_dir))
+    try:
+        with start.begun():
+            if invitation is not None:
+                _accept(common, invitation, resolved.config)
+                resolved = common.resolve(flags)  # with the settings that the invitation brought
+            if resolved.config.swarm.alone:
+                keystore.require_free(path, public)  # before the directory is bound to training alone
+            code = _run(common, resolved, path, start, context.find_root().obj, fresh=fresh, steps=steps)
+    except StopRequested:
+        say(STOPPED_BEFORE_START)
+        code = ExitCode.DONE
+    raise typer.Exit(code)
+
+
+def _settled(config: Config, start: StoppableStart) -> Waiting:
+    """Wait until the node has what it needs before its passphrase; return what waits for its start."""
+    from sapo_client.node.waiting import Waiting
+
+    waiting = Waiting(start.lock, stops=start.stops, opened=start.opened)
+    waiting.through(partial(_settle, config))
+    return waiting
+
+
+def _run(
+    common: Common,
+    resolved: Resolved,
+    path: Path,
+    start: StoppableStart,
+    roles: Roles | None,
+    *,
+    fresh: bool,
+    steps: int | None,
+) -> int:
+    """Run a node to its end, once it can start; return its exit code."""
+    from sapo_client import keystore
+    from sapo_client.passphrase import PassphraseSource
+
     config = resolved.config
-    path = _identity_file(config.identity, invitation)
-    keystore.read(path)
-    if invitation is not None:
-        _accept(common, invitation, config)
-        resolved = common.resolve(flags)  # with the settings that the invitation brought
-        config = resolved.config
-    waiting = _settled(config)
+    waiting = _settled(config, start)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import NextRun, run_node
-
-    claim = partial(_claim, config, opened)
-    options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    show = partial(_show_round, common, config.swarm.alone)
-    start = partial(run_node, config, opened, NextRun(options), show, lock=waiting.lock)
-    raise typer.Exit(_run(start, waiting, context.find_root().obj))
-
-
-def _settled(config: Config) -> Waiting:
-    """Wait until the node has what it needs before its passphrase; return what waits for its start."""
-    from sapo_client.locks import Lock
-    from sapo_client.node.waiting import Waiting
-    from sapo_client.observe.starting import StopRequests
-    from sapo_client.paths import DataDir
-
-    data = DataDir(config.data_dir)
-    waiting = Waiting(Lock.of_directory(data), stops=StopRequests(data))
-    _unless_stopped(waiting, partial(_settle, config))
-    return waiting
-
-
-def _unless_stopped(waiting: Waiting, start: Callable[[], T]) -> T:
-    """Return what a start returns; end the command if the start was asked to end while it waited."""
-    from sapo_client.errors import ExitCode
-    from sapo_client.observe.starting import StopRequested
-
-    try:
-        return waiting.through(start)
-    except StopRequested:
-        typer.echo("stopped by `sapo stop` before it started", err=True)
-        raise typer.Exit(ExitCode.DONE) from None
-
-
-def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:
-    """Run a node to its end, once it can start; return its exit code."""
     from sapo_client.node.roles import NO_ROLES
     from sapo_client.observe.output import unblocked_output
 
+    claim = partial(_claim, config, opened)
+    options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
+    show = partial(_show_round, common)
+    parts = waiting.roles(roles or NO_ROLES)
+    run = partial(run_node, config, opened, NextRun(options), show, roles=parts, lock=start.lock)
     with unblocked_output():
-        return _unless_stopped(waiting, partial(start, roles=waiting.roles(roles or NO_ROLES)))
+        return waiting.through(run)
 
 
 def _settle(config: Config) -> None:
@@ -185,25 +196,19 @@ def _claim(config: Config, identity: Identity, consent: Consent) -> Mapping[str,
     return ledger_commands.claim(config, consent, running=identity)
 
 
-def _show_round(common: Common, alone: bool, summary: RoundSummary) -> None:
+def _show_round(common: Common, summary: RoundSummary) -> None:
     """Print one line per round on standard output, as JSON with --json."""
     if common.as_json:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
-        typer.echo(summary.line(alone=alone))
+        typer.echo(summary.line())
 
 
 def _require_no_swarm(**options: object) -> None:
     """Raise if an option that has no effect on a node that trains alone is given beside --alone."""
-    from sapo_client.errors import ExitCode, SapoError
+    from sapo_client.config_layers import require_no_swarm
 
-    for name, value in options.items():
-        if value:
-            raise SapoError(
-                f"--{name} and --alone are given, but a node that trains alone has no swarm",
-                hint=f"leave out --{name} to train alone, or --alone to join a swarm",
-                exit_code=ExitCode.USAGE,
-            )
+    require_no_swarm({f"--{name}": value for name, value in options.items()}, alone="--alone")
 
 
 def _settle_alone(config: Config) -> None:

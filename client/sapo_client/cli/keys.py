@@ -11,6 +11,7 @@ import typer
 
 from sapo_client.cli import signing
 from sapo_client.cli.consent import YesOption, asker
+from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.options import Common, PassphraseFile, RpcOption, command
 from sapo_client.cli.render import Grid, Pairs
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Create, show, back up and restore identities."
 )
-app.add_typer(signing.app, name="signing")
+app.add_typer(signing.app, name="signing", cls=Commands)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the key folder, or a path.")]
 PLAIN_WARNING = "the keys are stored without encryption: anyone who reads the file can act and spend as you"

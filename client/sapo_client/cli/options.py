@@ -136,6 +136,13 @@ class Common:
         return DataDir(self.resolve().config.data_dir)
 
 
+SwarmFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the swarm's files.")]
+BootstrapOption = Annotated[
+    list[str] | None,
+    typer.Option("--bootstrap", metavar="MULTIADDR", help="A node to connect to first; may be repeated."),
+]
+
+
 def listed(names: str | None) -> tuple[str, ...] | None:
     """Return names that are separated by commas; None if the option was not given."""
     return tuple(name.strip() for name in names.split(",")) if names else None

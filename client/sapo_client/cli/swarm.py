@@ -24,6 +24,7 @@ from sapo_client.cli.options import (
     LevelOption,
     PassphraseFile,
     SampleAuditsOption,
+    SwarmFolder,
     command,
     listed,
 )
@@ -47,7 +48,6 @@ KeyOption = Annotated[
 Urls = Annotated[
     list[str], typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated.")
 ]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the swarm's files.")]
 
 Auditors = Annotated[
     list[str] | None,
@@ -127,7 +127,7 @@ app = typer.Typer(
 @command(app)
 def deploy(
     common: Common,
-    folder: Folder,
+    folder: SwarmFolder,
     rpc: Urls,
     key: KeyOption,
     passphrase_file: PassphraseFile = None,
@@ -259,7 +259,7 @@ def _found(
 @command(app)
 def faucet(
     common: Common,
-    folder: Folder,
+    folder: SwarmFolder,
     receiver: Annotated[str, typer.Argument(metavar="ACCOUNT", help="An address, or an identity.")],
     rpc: Urls,
     key: KeyOption,
@@ -395,7 +395,7 @@ def _statement(wanted: Quote, payer: Account) -> dict[str, str]:
         "chain id": str(wanted.chain_id),
         "account": str(payer),
         "it holds": f"{coins(wanted.balance_wei)} coins",
-        "it pays at most": f"{coins(wanted.most_wei)} coins, at {wanted.fee_wei / 1e9:.3f} gwei per gas",
+        "it pays at most": f"{coins(wanted.max_wei)} coins, at {wanted.fee_wei / 1e9:.3f} gwei per gas",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,19 +27,9 @@ from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
-    from sapo_client.founding.tasks import TaskChoice
     from sapo_client.testnet.plan import Layout, Settings
 
-KeepOption = Annotated[
-    bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
-]
-
-EpochSecondsOption = Annotated[
-    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
-]
-SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
-]
+LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,126 +39,125 @@ app = typer.Typer(
 
 swarm.register_deprecated(app, "testnet")
 
-PageOption = Annotated[bool, typer.Option("--page", help="Serve a page over all nodes, and print its link.")]
-ControlOption = Annotated[
-    bool, typer.Option("--control", help="Also run one node that trains alone, for comparison.")
-]
 
-AuditorsOption = Annotated[
-    int | None,
-    typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
-]
-QuorumOption = Annotated[
-    int | None,
-    typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
-]
-LiarsOption = Annotated[
-    int,
-    typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
-]
+@dataclass(frozen=True)
+class UpOptions(Common):
+    """Options of `sapo testnet up`."""
 
-LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4
+    auditors: Annotated[
+        int | None,
+        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
+    ] = None
+    quorum: Annotated[
+        int | None,
+        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
+    ] = None
+    liars: Annotated[
+        int,
+        typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
+    ] = 0
+    attackers: Annotated[
+        int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
+    ] = 1
+    attack_epoch: Annotated[
+        int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
+    ] = 0
+    epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3
+    steps: Annotated[
+        int,
+        typer.Option(
+            "--steps",
+            min=0,
+            metavar="N",
+            help="Training steps of every node: on a slow machine the run goes on for them, for at most as"
+            " many epochs again.",
+        ),
+    ] = 0
+    report: Annotated[
+        Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
+    ] = Path("testnet-report")
+    epoch_seconds: Annotated[
+        int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+    ] = 50
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
+    ] = 0
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="M,N",
+            help="Initial model of every node, as in `sapo join`; several with commas are taken in turn.",
+        ),
+    ] = "bundled"
+    families: FamiliesOption = None
+    level: LevelOption = None
+    difficulty: DifficultyOption = "fixed"
+    bond: BondOption = None
+    islands: IslandsOption = None
+    island_accounts: IslandAccountsOption = ISLAND_ACCOUNTS
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
+    ] = False
+    page: Annotated[bool, typer.Option("--page", help="Serve a page over all nodes, and print its link.")] = (
+        False
+    )
+    control: Annotated[
+        bool, typer.Option("--control", help="Also run one node that trains alone, for comparison.")
+    ] = False
 
-AttackersOption = Annotated[
-    int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
-]
-AttackEpochOption = Annotated[
-    int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
-]
+    def settings(self) -> Settings:
+        """Return the settings of the testnet.
 
-StepsOption = Annotated[
-    int,
-    typer.Option(
-        "--steps",
-        min=0,
-        metavar="N",
-        help="Training steps of every node: on a slow machine the run goes on for them, for at most as many"
-        " epochs again.",
-    ),
-]
+        Raises:
+            SapoError: options that do not fit together.
+        """
+        from sapo_client.founding import defaults
+        from sapo_client.founding.islands import islands_of
+        from sapo_client.founding.tasks import choose_tasks
+        from sapo_client.testnet.plan import Settings
 
-StartOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="M,N",
-        help="Initial model of every node, as in `sapo join`; several with commas are taken in turn.",
-    ),
-]
-
-
-ReportOption = Annotated[
-    Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
-]
+        models = listed(self.model) or ["bundled"]
+        auditors = min(defaults.AUDITORS, self.nodes) if self.auditors is None else self.auditors
+        _require_at_most("auditors", auditors, self.nodes, "nodes")
+        _require_at_most("quorum", self.quorum or 1, auditors, "auditors")
+        _require_at_most("liars", self.liars, auditors, "auditors")
+        return Settings(
+            nodes=self.nodes,
+            auditors=auditors,
+            liars=self.liars,
+            quorum=self.quorum,
+            attackers=self.attackers,
+            epochs=self.epochs,
+            steps=self.steps,
+            epoch_seconds=self.epoch_seconds,
+            seed=self.seed,
+            directory=self.data_dir or (_default_directory() if self.keep else None),
+            report=self.report.resolve(),
+            attack_epoch=self.attack_epoch,
+            models=tuple(models),
+            tasks=choose_tasks(
+                families=listed(self.families), level=self.level, model=models[0], difficulty=self.difficulty
+            ),
+            keep=self.keep,
+            page=self.page,
+            control=self.control,
+            bond=self.bond,
+            islands=islands_of(self.islands, self.island_accounts, self.epoch_seconds),
+            progress=not (self.no_progress or self.quiet or self.as_json),
+        )
 
 
 @command(app)
-def up(
-    common: Common,
-    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
-    auditors: AuditorsOption = None,
-    quorum: QuorumOption = None,
-    liars: LiarsOption = 0,
-    attackers: AttackersOption = 1,
-    attack_epoch: AttackEpochOption = 0,
-    epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
-    steps: StepsOption = 0,
-    report: ReportOption = Path("testnet-report"),
-    epoch_seconds: EpochSecondsOption = 50,
-    seed: SeedOption = 0,
-    model: StartOption = "bundled",
-    families: FamiliesOption = None,
-    level: LevelOption = None,
-    difficulty: DifficultyOption = "fixed",
-    bond: BondOption = None,
-    islands: IslandsOption = None,
-    island_accounts: IslandAccountsOption = ISLAND_ACCOUNTS,
-    keep: KeepOption = False,
-    page: PageOption = False,
-    control: ControlOption = False,
-) -> None:
+def up(common: UpOptions) -> None:
     """Start a swarm on this machine, attack it, watch it learn, and check the results.
 
     Exit 0: the nodes learned from verified rollouts of others, the ledger holds every epoch, a reward was
     paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
     conditions does not hold; the report names it.
     """
-    from sapo_client.founding import defaults
-    from sapo_client.founding.islands import islands_of
-    from sapo_client.testnet.plan import Settings
-
-    models = listed(model) or ["bundled"]
-    auditing = _auditing(min(defaults.AUDITORS, nodes) if auditors is None else auditors, nodes, quorum)
-    _require_at_most("liars", liars, auditing, "auditors")
-    settings = Settings(
-        nodes=nodes,
-        auditors=auditing,
-        liars=liars,
-        quorum=quorum,
-        attackers=attackers,
-        epochs=epochs,
-        steps=steps,
-        epoch_seconds=epoch_seconds,
-        seed=seed,
-        directory=common.data_dir or (_default_directory() if keep else None),
-        report=report.resolve(),
-        attack_epoch=attack_epoch,
-        models=tuple(models),
-        tasks=_tasks(families, level, models[0], difficulty),
-        keep=keep,
-        page=page,
-        control=control,
-        bond=bond,
-        islands=islands_of(islands, island_accounts, epoch_seconds),
-        progress=not (common.no_progress or common.quiet or common.as_json),
-    )
-    raise typer.Exit(_run(common, settings))
-
-
-def _tasks(families: str | None, level: str | None, model: str, difficulty: str) -> TaskChoice:
-    from sapo_client.founding.tasks import choose_tasks
-
-    return choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
+    raise typer.Exit(_run(common, common.settings()))
 
 
 def _run(common: Common, settings: Settings) -> int:
@@ -225,17 +215,10 @@ def down(common: Common) -> None:
     common.output.emit({"ended": ended}, Grid(("ended",), [(name,) for name in ended]))
 
 
-def _auditing(auditors: int, nodes: int, quorum: int | None) -> int:
-    """Return the number of auditors, if the nodes suffice for it and it for the quorum."""
-    _require_at_most("auditors", auditors, nodes, "nodes")
-    _require_at_most("quorum", quorum or 1, auditors, "auditors")
-    return auditors
-
-
-def _require_at_most(option: str, asked: int, most: int, of: str) -> None:
-    if asked > most:
+def _require_at_most(option: str, asked: int, limit: int, of: str) -> None:
+    if asked > limit:
         raise SapoError(
-            f"--{option} {asked} needs as many {of}, and there are {most}",
+            f"--{option} {asked} needs as many {of}, and there are {limit}",
             hint=f"ask for more {of}, or a smaller --{option}",
             exit_code=ExitCode.USAGE,
         )

@@ -36,10 +36,10 @@ def curves_document(
         only: names of figures; unset: all of them.
     """
     now = time.time()
-    hours = request.number("hours", 2, most=20_000)
+    hours = request.number("hours", 2, maximum=20_000)
     span = history.span()
     since = now - hours * HOUR_SECONDS if hours else float(span[0] if span else now)
-    after = request.number("after", 0, most=10**11)
+    after = request.number("after", 0, maximum=10**11)
     names = history.figures() if only is None else only
     curves = history.curves(names, since=since, now=now, after=after)
     return {

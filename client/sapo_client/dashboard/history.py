@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sapo_client.intervals import t_975
 from sapo_verification.errors import UnusableDatabaseError
 from sapo_verification.store import SQLITE_CHECKPOINT_PAGES, StoreSchema, open_database, transaction
 
@@ -68,14 +69,6 @@ _SCHEMA = StoreSchema(
     """,
 )
 
-_T_975: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-"""Student's t at 97.5 % for 1 to 20 degrees of freedom."""
-
-_NORMAL_975: Final = 1.96
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -115,8 +108,7 @@ class Moments:
         if self.n < 2:
             return None
         variance = max(0.0, (self.squares - self.total * self.total / self.n) / (self.n - 1))
-        t = _T_975[self.n - 2] if self.n - 2 < len(_T_975) else _NORMAL_975
-        return t * math.sqrt(variance / self.n)
+        return t_975(self.n) * math.sqrt(variance / self.n)
 
 
 CurveValue = tuple[int, float, float | None, int, float]

@@ -30,7 +30,7 @@ class StageResult:
 
     Attributes:
         passed: none if the stage has not been reached.
-        detail: what was found.
+        detail: the result in words.
     """
 
     stage: int
@@ -51,7 +51,7 @@ class RolloutUse:
 
 @dataclass(slots=True)
 class SeenRollout:
-    """What this node knows of one rollout.
+    """One rollout with its author, text and checks.
 
     Attributes:
         forwarder: peer that sent it; none for an own one.
@@ -136,15 +136,15 @@ def _scored(rewards: tuple[float, ...] | None) -> str:
 class _Latest:
     """The latest rollouts of one side by content id, oldest first."""
 
-    def __init__(self, most_rollouts: int, most_bytes: int) -> None:
+    def __init__(self, max_rollouts: int, max_bytes: int) -> None:
         self.kept: OrderedDict[ContentId, SeenRollout] = OrderedDict()
-        self._most_rollouts, self._most_bytes = most_rollouts, most_bytes
+        self._max_rollouts, self._max_bytes = max_rollouts, max_bytes
         self._bytes = 0
 
     def keep(self, content_id: ContentId, seen: SeenRollout) -> None:
         self.kept[content_id] = seen
         self._bytes += seen.size
-        while len(self.kept) > self._most_rollouts or (self._bytes > self._most_bytes and len(self.kept) > 1):
+        while len(self.kept) > self._max_rollouts or (self._bytes > self._max_bytes and len(self.kept) > 1):
             _, oldest = self.kept.popitem(last=False)
             self._bytes -= oldest.size
 

@@ -7,7 +7,7 @@ from typing import Final
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.tasks import FOLLOW
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.terms.audits import AuditTerms, most_finality_seconds
+from sapo_protocol.terms.audits import AuditTerms, max_finality_seconds
 
 SAMPLES: Final = 4
 """Audited groups per drawn account: fewer make false claims cheap, more make the pay vary."""
@@ -35,11 +35,11 @@ def audits_of(
             hint="leave out --sample-audits, or say --difficulty fixed",
             exit_code=ExitCode.USAGE,
         )
-    if finality_seconds > (most := most_finality_seconds(epoch_seconds)):
+    if finality_seconds > (longest := max_finality_seconds(epoch_seconds)):
         raise SapoError(
             f"blocks that count after {finality_seconds} s leave no time to audit an epoch of"
             f" {epoch_seconds} s before the next one ends",
-            hint=f"say --finality-seconds {most} or less, or choose longer epochs",
+            hint=f"say --finality-seconds {longest} or less, or choose longer epochs",
             exit_code=ExitCode.USAGE,
         )
     try:

@@ -18,9 +18,8 @@ from sapo_client.ledger.artifact import load
 from sapo_client.ledger.contract import Contract, EpochLedgerContract, Faucet, Registry, Token, Vault
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
+from sapo_client.units import TOKEN
 from sapo_protocol.identifiers import Account
-
-_TOKEN: Final = 10**18
 
 _HAS_CODE: Final = "HasCode"
 _FAUCET_REFUSALS: Final = {
@@ -58,15 +57,15 @@ class LedgerTerms:
     challenge_seconds: int
     epoch_budget_points: int
     points_cap: int
-    auditor_bond: int = 100 * _TOKEN
-    tokens_per_point: int = _TOKEN
+    auditor_bond: int = 100 * TOKEN
+    tokens_per_point: int = TOKEN
     account_exit_seconds: int | None = None
-    supply_tokens: int = 1_000_000_000 * _TOKEN
-    reward_tokens: int = 100_000_000 * _TOKEN
-    faucet_tokens: int = 1_000_000 * _TOKEN
-    faucet_wei: int = 10_000 * _TOKEN
-    tokens_per_drip: int = 100 * _TOKEN
-    wei_per_drip: int = 10 * _TOKEN
+    supply_tokens: int = 1_000_000_000 * TOKEN
+    reward_tokens: int = 100_000_000 * TOKEN
+    faucet_tokens: int = 1_000_000 * TOKEN
+    faucet_wei: int = 10_000 * TOKEN
+    tokens_per_drip: int = 100 * TOKEN
+    wei_per_drip: int = 10 * TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.units import TOKEN
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import BOND_EPOCHS
 from sapo_protocol.terms.gate import BondGate, EasGate
-
-_TOKEN: Final = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def unit_of(tokens: float) -> int:
         SapoError: the number of tokens is out of its bounds.
     """
     try:
-        return BondGate(Account(bytes(Account.SIZE)), round(tokens * _TOKEN), 0).unit
+        return BondGate(Account(bytes(Account.SIZE)), round(tokens * TOKEN), 0).unit
     except (LocalProtocolError, OverflowError, ValueError) as error:
         raise SapoError(
             f"a bond of {tokens:g} tokens cannot be asked for",

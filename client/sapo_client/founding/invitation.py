@@ -93,7 +93,7 @@ def link(invitation: Invitation, *, at: str | None = None) -> str:
     """Return an invitation as a link.
 
     Args:
-        at: where the manifest is served; unset: the link holds it.
+        at: address that serves the manifest; unset: the link contains it.
     """
     content = at or urlsafe_b64encode(zlib.compress(_compact(invitation.manifest), 9)).decode().rstrip("=")
     parameters = [

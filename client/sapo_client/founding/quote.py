@@ -14,6 +14,7 @@ from sapo_client.ledger.artifact import CONTRACTS, load
 from sapo_client.ledger.chain.scratch import scratch_chain
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
+from sapo_client.units import COIN
 from sapo_protocol.identifiers import Account
 
 _GAS_MARGIN: Final = 1.25
@@ -46,7 +47,7 @@ class Quote:
     unsent: int
 
     @property
-    def most_wei(self) -> int:
+    def max_wei(self) -> int:
         """Upper bound of what remains to be paid, coins for the faucet included."""
         left = self.steps[len(self.steps) - self.unsent :]
         return sum(int(step.gas * _GAS_MARGIN) * self.fee_wei + step.value_wei for step in left)
@@ -63,7 +64,7 @@ def quote(rpc: Rpc, deployer: LocalAccount, plan: LedgerTerms, *, mined: int = 0
         LedgerError: no endpoint answers.
     """
     steps = rehearse(deployer, plan)
-    fee_wei = rpc.ask(lambda web3: fees.quote(web3, fees.DEFAULT_LIMIT_WEI)).most
+    fee_wei = rpc.ask(lambda web3: fees.quote(web3, fees.DEFAULT_LIMIT_WEI)).max_fee
     balance_wei = int(rpc.ask(lambda web3: web3.eth.get_balance(deployer.address)))
     return Quote(rpc.chain_id(), steps, fee_wei, balance_wei, unsent=len(steps) - mined)
 
@@ -74,10 +75,10 @@ def require_coins(wanted: Quote, account: Account) -> None:
     Raises:
         LedgerError: it cannot.
     """
-    if wanted.balance_wei < wanted.most_wei:
+    if wanted.balance_wei < wanted.max_wei:
         raise LedgerError(
             f"{account} holds {coins(wanted.balance_wei)} coins on chain {wanted.chain_id}; "
-            f"up to {coins(wanted.most_wei)} are needed",
+            f"up to {coins(wanted.max_wei)} are needed",
             hint="send it coins of this test network, or lower --faucet-coins, and run the command again",
         )
 
@@ -94,7 +95,7 @@ def rehearse(deployer: LocalAccount, plan: LedgerTerms) -> tuple[QuotedTransacti
 
 def coins(wei: int) -> str:
     """Return an amount in whole coins as text."""
-    return f"{wei / 10**18:.6f}".rstrip("0").rstrip(".")
+    return f"{wei / COIN:.6f}".rstrip("0").rstrip(".")
 
 
 def _does(call: tx.Call) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client import locks
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts, defaults
 from sapo_client.founding.chains import agreed_chain_id
@@ -29,6 +30,7 @@ from sapo_client.founding.tasks import FIXED, default_families, difficulty_of
 from sapo_client.ledger.attestations import require_service
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
+from sapo_client.units import COIN
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 DEPLOYMENT_FILE: Final = "deployment.json"
-
-_COIN: Final = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Founding:
             return manifest_from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def quote(self) -> Quote:
-        """Return what remains to be signed and paid.
+        """Return the transactions that remain to be signed, and their cost.
 
         Raises:
             SapoError: the founding was started with other settings, or on another chain, or the chain
@@ -139,7 +139,7 @@ class Founding:
             return quote(self._rpc, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED)))
 
     def concerns(self) -> tuple[str, ...]:
-        """Return what a founder should know about the required attestations, before anything is paid.
+        """Return warnings about the required attestations, before anything is paid.
 
         Raises:
             SapoError: the chain has no such schema of attestations.
@@ -157,9 +157,9 @@ class Founding:
         self.concerns()  # raises without the schema
         with self._open() as (wanted, outbox):
             deployment = contracts.deploy(self._rpc, Deployer(self._founder, outbox), wanted)
-            _write(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
+            write_atomically(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
             manifest = self._manifest(deployment, wanted, suite)
-            _write(self._folder / "manifest.json", manifest_to_json(manifest))
+            write_atomically(self._folder / "manifest.json", manifest_to_json(manifest))
             return manifest
 
     def _manifest(
@@ -206,7 +206,7 @@ class Founding:
         """Return the plan of this founding; write it if this is the first run."""
         path = self._folder / "plan.json"
         if not path.exists():
-            _write(path, _to_json(self._settings(int(time.time()))))
+            write_atomically(path, _to_json(self._settings(int(time.time()))))
         started = _read_plan(path)
         wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
         if missing := wanted.keys() - started.keys() - _LATER_SETTINGS.keys():
@@ -218,7 +218,7 @@ class Founding:
         return self._plan(started["genesis_seconds"])
 
     def _differs(self, name: str, begun: object, asked: object, *, is_planned: bool) -> SapoError:
-        """Return the error about a setting that is not what the founding was started with."""
+        """Return the error about a setting that differs from that of the founding's first run."""
         words, path = name.replace("_", " "), self._folder / "plan.json"
         if is_planned:
             return SapoError(
@@ -252,8 +252,8 @@ class Founding:
                 if terms.bond is None
                 else account_exit_seconds(terms.epoch_seconds, terms.finality_seconds)
             ),
-            faucet_wei=round(terms.faucet_coins * _COIN),
-            wei_per_drip=round(terms.coins_per_drip * _COIN),
+            faucet_wei=round(terms.faucet_coins * COIN),
+            wei_per_drip=round(terms.coins_per_drip * COIN),
         )
 
 
@@ -312,10 +312,3 @@ def _damaged_plan(path: Path) -> SapoError:
 
 def _to_json(facts: dict[str, Any]) -> str:
     return json.dumps(facts, indent=2, default=str) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    draft = path.with_suffix(".new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

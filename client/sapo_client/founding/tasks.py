@@ -70,7 +70,7 @@ def difficulty_of(suite: Suite) -> Difficulty | None:
 
 
 NANO_TASKS: Final = TaskChoice("nano")
-"""What a policy of a million parameters can learn within minutes."""
+"""The level that a policy of a million parameters can learn within minutes."""
 
 
 def choose_tasks(

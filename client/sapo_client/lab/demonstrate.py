@@ -23,7 +23,8 @@ from typing import Final
 
 import torch
 
-from sapo_client.lab.held_out import HeldOut, fresh_item, pass_at_1
+from sapo_client.lab.corpus import Author
+from sapo_client.lab.held_out import HeldOut, fresh_item, pass_at_1, reward
 from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.worked.solutions import bare, worked_solution
 from sapo_client.learner.generate import generator_for
@@ -36,12 +37,8 @@ from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family
 from sapo_verification.sampling.step_values import SPLITS, StepValue
 from sapo_verification.suites.catalogue import family
-from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item
-from sapo_verification.tasks.scorers import score
 from sapo_verification.tasks.text_policy import OPEN_TAG
-
-Author = Callable[[Family, Item], str | None]
 
 Splice = Callable[[str, str], str]
 """Combines the texts of two items to one with the first item's answer."""
@@ -187,7 +184,7 @@ class _Demonstrator:
                 seed=self._rng.getrandbits(62),
             )
             for (chosen, item), (answer,) in zip(posed, groups, strict=True):
-                if score(chosen, extract(chosen, answer.text.encode("utf-8", "replace")), item.entry) == 1.0:
+                if reward(chosen, item, answer.text) == 1.0:
                     prompt = self._policy.encode_prompt(item.prompt)
                     found.append(DemonstrationText(prompt, answer.tokens, len(self._shown), OWN))
         return found[: self._plan.own_answers]

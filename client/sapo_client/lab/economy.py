@@ -24,6 +24,7 @@ from hashlib import sha256
 from typing import Final
 
 from sapo_client.founding import defaults
+from sapo_client.units import TOKEN
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.settlement import quorum_size
@@ -82,7 +83,7 @@ class EconomyWorld:
 
 
 class Lie(Enum):
-    """What a lying auditor changes in its tally."""
+    """The change that a lying auditor makes to its tally."""
 
     INFLATE = "its own accounts at the cap"
     DENY = "no points for other accounts"
@@ -172,7 +173,7 @@ def _scripts(
     )
 
 
-_UNIT: Final = 100 * 10**18
+_UNIT: Final = 100 * TOKEN
 """A unit of the simulated bond: what a faucet gives in a day."""
 
 STRATEGIES: Final = (
@@ -190,16 +191,8 @@ STRATEGIES: Final = (
     EarningStrategy("4 machines, one account", machines=4.0),
     EarningStrategy("4 machines, 4 accounts", machines=4.0, accounts=4),
     EarningStrategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),
-    EarningStrategy(
-        "script, 16 accounts", accounts=16, machines=32.0, payable_share=1.0, rollout_cost=SCRIPT_COST
-    ),
-    EarningStrategy(
-        "script, 64 accounts: over the budget",
-        accounts=64,
-        machines=128.0,
-        payable_share=1.0,
-        rollout_cost=SCRIPT_COST,
-    ),
+    _scripts("script, 16 accounts", 16),
+    _scripts("script, 64 accounts: over the budget", 64),
     EarningStrategy("bond gate: honest, 1 unit", units=1),
     EarningStrategy("bond gate: one machine, 8 accounts, 1 unit", accounts=8, units=1),
     *(
@@ -344,14 +337,14 @@ class _Game:
         self._units = self._bonded() if strategy.attested is None else self._attested(strategy.attested)
 
     def _attested(self, attested: int) -> Mapping[Account, Fraction]:
-        """Return what each account counts; a number of the player's accounts have an attestation each."""
+        """Return the units of each account; a number of the player's accounts have an attestation each."""
         gate = EasGate(_account("eas"), Digest(bytes(32)), (_account("attester"),), 0)
         held = {account: int(place < attested) for place, account in enumerate(self.accounts)}
         held |= dict.fromkeys(self._others, 1)
         return {account: gate.units(attestations) for account, attestations in held.items()}
 
     def _bonded(self) -> Mapping[Account, Fraction] | None:
-        """Return what each account counts; the player's accounts share its bond evenly."""
+        """Return the units of each account; the player's accounts share its bond evenly."""
         if self._strategy.units is None:
             return None
         gate, tokens = BondGate(_account("bond"), _UNIT, 0), self._strategy.units * _UNIT

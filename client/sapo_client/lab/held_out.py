@@ -98,6 +98,11 @@ def pass_at_1(answers: Sequence[HeldOutAnswer]) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in rewards.items()}
 
 
+def reward(family: Family, item: Item, text: str) -> float:
+    """Return the reward of a completion's text, 0.0 or 1.0."""
+    return score(family, extract(family, text.encode("utf-8", errors="replace")), item.entry)
+
+
 def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
     """Return a family with an item at a random seed."""
     return family, fresh_seed(family, draw)[1]

@@ -56,7 +56,7 @@ def draw_rewards(runs: Runs, path: Path) -> None:
         axes[0],
         path,
         says=_says(runs.values(), f"each point is the mean of its last {window} rounds"),
-        most=1.0,
+        maximum=1.0,
     )
 
 
@@ -78,7 +78,7 @@ def draw_held_out(runs: Runs, path: Path) -> None:
         axes[0],
         path,
         says=_says(runs.values(), "not smoothed; straight lines join evaluations"),
-        most=1.0,
+        maximum=1.0,
     )
 
 
@@ -94,7 +94,7 @@ def draw_starts(curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]], p
             _places(panel, runs, label=named(arm, len(runs)), style=style_of(arm))
         _label(panel, group, "round", "held-out pass@1, sampled")
     runs_by_arm = next(iter(curves.values()), {})
-    _save(figure, axes[0], path, says=_says(runs_by_arm.values(), "not smoothed"), most=1.0)
+    _save(figure, axes[0], path, says=_says(runs_by_arm.values(), "not smoothed"), maximum=1.0)
 
 
 def draw_learning(
@@ -122,7 +122,7 @@ def draw_learning(
             _places(panel, by_attack.get(attack, ()), label=label, style=style(number))
         _label(panel, arm, "round", "held-out pass@1, sampled")
     drawn = [alone, *(runs for by_attack in curves.values() for runs in by_attack.values())]
-    _save(figure, axes[0], path, says=_says(drawn, "not smoothed"), most=1.0)
+    _save(figure, axes[0], path, says=_says(drawn, "not smoothed"), maximum=1.0)
 
 
 def draw_attacks(
@@ -289,9 +289,9 @@ def _label(axes: Any, title: str, x: str, y: str) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _save(figure: Any, axes: Any, path: Path, *, says: str, most: float = math.inf) -> None:
-    """Write the file; the axis starts at zero and ends at ``most`` or below."""
-    axes.set_ylim(0, min(most, axes.get_ylim()[1]))
+def _save(figure: Any, axes: Any, path: Path, *, says: str, maximum: float = math.inf) -> None:
+    """Write the file; the axis starts at zero and ends at ``maximum`` or below."""
+    axes.set_ylim(0, min(maximum, axes.get_ylim()[1]))
     _save_figure(figure, axes, path, says)
 
 

@@ -291,21 +291,28 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
 """Shapes of random models, by name; the vocabulary is the tokenizer's unless a shape has its own."""
 
 
-def new_model(vocabulary: int, end: int, pad: int, shape: str = "bundled") -> PreTrainedModel:
-    """Return a Qwen2 with random weights."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+def new_model(
+    vocabulary: int, end: int, pad: int, shape: str = "bundled", *, half: bool = False
+) -> PreTrainedModel:
+    """Return a Qwen2 with random weights, float32 ones or bfloat16 ones.
+
+    Seven billion in float32 take 28 GiB, more than a machine with a card for them may have.
+    """
+    from transformers import AutoModelForCausalLM, Qwen2Config
 
     sizes = {"vocab_size": vocabulary, **SHAPES[shape]}
-    return Qwen2ForCausalLM(
-        Qwen2Config(
-            **sizes,
-            tie_word_embeddings=True,
-            attn_implementation="eager",  # on a CPU, flash attention's backward pass takes half the step
-            eos_token_id=end,
-            pad_token_id=pad,
-            bos_token_id=None,
-        )
+    config = Qwen2Config(
+        **sizes,
+        tie_word_embeddings=True,
+        attn_implementation="eager",  # on a CPU, flash attention's backward pass takes half the step
+        eos_token_id=end,
+        pad_token_id=pad,
+        bos_token_id=None,
     )
+    made: PreTrainedModel = AutoModelForCausalLM.from_config(
+        config, dtype=torch.bfloat16 if half else torch.float32
+    )
+    return made
 
 
 def _schedule(step: int, steps: int) -> float:

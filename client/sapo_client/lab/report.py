@@ -10,8 +10,8 @@ from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import BASELINE, OURS, RIVAL
+from sapo_client.lab.initial_models import AGENT_COLUMNS, StartGroup, groups_of, write_agents
 from sapo_client.lab.plot import Runs, draw_held_out, draw_rewards, draw_starts
-from sapo_client.lab.starts import StartGroup, groups_of, write_agents
 from sapo_client.lab.statistics import (
     FIGURES,
     Estimate,
@@ -41,6 +41,35 @@ MEANINGS: Final = {
     "trained tokens": "completion tokens with an advantage that an agent trained on",
     "received bytes": "rollouts and refused messages that an agent received, without their copies",
 }
+
+COLUMNS: Final = {
+    "arm": "own groups / groups of others per update, or the arm's name",
+    "figure": "one of the figures above",
+    "seeds": "runs of the arm that are finished",
+    "mean": "of the figure over seeds",
+    "half_width": "half of its 95 % interval; empty for one seed",
+    "paired_seeds": f"seeds that {BASELINE} has as well",
+    "difference": f"mean over these of the figure less that of {BASELINE}; empty for {BASELINE} itself",
+    "difference_half_width": "half of its 95 % interval",
+    "seed": "the run's",
+    "round": "from 1",
+    "batch": "mean reward of all groups in the batch, those of others included",
+    "local": "mean reward of all own answers of the round, trained or not",
+    "informative": "share of own groups with both right and wrong answers",
+    "external": "groups of others in the batch",
+    "tokens": "tokens sampled so far, by one agent",
+    "seconds": "processor time of one learner so far",
+    "held_out": "pass@1 on the held-out set at the training temperature; empty between evaluations",
+    "greedy": "the same with greedy decoding",
+    "agents": "agents over which the row is a mean",
+    "trained_tokens": "completion tokens with an advantage so far, by one agent",
+    "received_bytes": "of rollouts and refused messages so far, by one agent",
+    "agent": "its number",
+    "start": "its initial model",
+    "family": "of the held-out tasks",
+    "kind": "whether the agent's initial model knows the family, another one or none; empty if unknown",
+}
+"""What each column of the CSV files means."""
 
 DIGITS: Final = {"total": 1, "tokens": 0, "seconds": 1, "trained tokens": 0, "received bytes": 0}
 """Decimals of a figure; the other figures are shares."""
@@ -75,7 +104,7 @@ def write_report(store: ExperimentStore) -> Path:
     document = {"format": "sapo/lab-report/1", **asdict(results)}
     write_whole(store.root / "report.json", json.dumps(document, indent=2) + "\n")
     page = store.root / "report.md"
-    write_whole(page, "\n".join([*_page(store, results), *_starts(by_start)]) + "\n")
+    write_whole(page, "\n".join([*_page(store, results), *_starts(by_start), *_files()]) + "\n")
     return page
 
 
@@ -88,6 +117,12 @@ def _page(store: ExperimentStore, results: Results) -> Iterator[str]:
     starts = " and ".join(f"`{model}`" for model in plan.starts)
     starting = f"every agent starts from {starts}" if len(plan.starts) == 1 else f"agents start from {starts}"
     yield f"{len(plan.families)} families at the {plan.level} level; {starting}."
+    yield f"The families are {', '.join(plan.families)}."
+    rate = "chosen by the model's size" if plan.learning_rate is None else f"{plan.learning_rate:g}"
+    yield (
+        f"Learning rate {rate}, temperature {plan.temperature:g}; every {plan.evaluate_every} rounds"
+        f" {plan.held_out_per_family} held-out items per family. All settings are in `experiment.json`."
+    )
     yield "Arms are own groups / groups of others per update. Seeds are repetitions; ± is a 95 % interval."
     yield f"Differences are taken seed by seed against {BASELINE}; the interval of bold ones excludes zero."
     yield ""
@@ -191,6 +226,25 @@ def _starts(by_start: Mapping[str, Mapping[str, Sequence[Evaluations]]]) -> Iter
 def _first_and_last(runs: Sequence[Evaluations]) -> str:
     first, last = (estimate([run[place][1] for run in runs]) for place in (0, -1))
     return f"{first.mean:.3f}, {last.words()}"
+
+
+def _files() -> Iterator[str]:
+    """Yield which files lie beside the page, and the meaning of every column."""
+    yield ""
+    yield "## Files"
+    yield ""
+    files = {
+        "summary.csv": ("a row per arm and figure", SUMMARY_COLUMNS),
+        "rounds.csv": ("a row per run and round, a mean over agents", ROUND_COLUMNS),
+        "agents.csv": ("a row per agent, family and evaluation", AGENT_COLUMNS),
+    }
+    for name, (rows, columns) in files.items():
+        yield f"* `{name}` has {rows}: {', '.join(f'`{column}`' for column in columns)}."
+    yield "* `report.json` has what `summary.csv` and the tables above have, not rounded."
+    yield ""
+    yield "| column | meaning |"
+    yield "| --- | --- |"
+    yield from (f"| `{name}` | {meaning} |" for name, meaning in COLUMNS.items())
 
 
 SUMMARY_COLUMNS: Final = (

@@ -13,17 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
+from sapo_client.intervals import t_975
 from sapo_client.lab.arms import BASELINE, OURS, RIVAL, known_arms
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.store import Curve
 
-T_975: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-"""Student's t at 97.5 % for 1 to 20 degrees of freedom."""
-
-NORMAL_975: Final = 1.96
 PAPER_WINDOW: Final = 100
 """Rounds of the moving average in the paper's Figure 2."""
 
@@ -199,8 +193,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(mean, None, len(values))
-    quantile = T_975[len(values) - 2] if len(values) <= len(T_975) else NORMAL_975
-    return Estimate(mean, quantile * statistics.stdev(values) / len(values) ** 0.5, len(values))
+    return Estimate(mean, t_975(len(values)) * statistics.stdev(values) / len(values) ** 0.5, len(values))
 
 
 def held_out_at(points: Sequence[Point], spent: float, axis: Callable[[Point], float]) -> float:

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import known_arms
 from sapo_client.lab.journal import CurvePoint, Journal
@@ -168,11 +169,9 @@ def versions() -> dict[str, str]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, and its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.writing")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    write_atomically(path, text)
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

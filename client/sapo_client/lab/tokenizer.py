@@ -21,7 +21,7 @@ it."""
 
 
 _WORD: Final = re.compile(r"[A-Za-z]{3,}| [-+=?]")
-"""What ``words_of_prompts`` keeps: words, and operators with the space before them."""
+"""Pattern of the words that ``words_of_prompts`` keeps, and of operators with the space before them."""
 
 
 def words_of_prompts(prompts: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from sapo_client.errors import ExitCode, SapoError
 
 _ADAPTER: Final = "default"
 _WRAPPED: Final = "base_model.model."
-"""What peft puts in front of the names of a model's modules."""
+"""Prefix that peft adds to the names of a model's modules."""
 
 _MAMBA_KINDS: Final = frozenset({"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"})
 """Model types to whose layers of the names below peft adds no adapters, ``dt_proj`` aside."""
@@ -27,9 +27,10 @@ _MAMBA_WEIGHTS: Final = frozenset({"conv1d", "dt_proj", "out_proj"})
 
 
 def add_adapters(model: Any, rank: int) -> Any:
-    """Return the model with adapters on every linear layer but the head; only they are trained.
+    """Return the model with trained adapters on every linear layer of its decoder; all else is frozen.
 
-    Layers whose weights are used without calling them, or that return more than a product, get none.
+    The head and layers for images and sound get none, for no task reaches the latter; neither do layers whose
+    weights are used without calling them, or that return more than a product.
 
     Raises:
         SapoError: the architecture has no such layers.
@@ -60,14 +61,29 @@ def add_adapters(model: Any, rank: int) -> Any:
 
 
 def _without_adapters(model: Any) -> list[str]:
-    """Return the last names of linear layers to which no adapter can be added."""
+    """Return the linear layers without adapters, by their whole names or the last part of them."""
     routers = {
         name.rpartition(".")[2]
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear) and "Router" in type(module).__name__
     }
     used = _MAMBA_WEIGHTS if model.config.model_type in _MAMBA_KINDS else frozenset()
-    return sorted(routers | used)
+    return sorted(routers | used | _outside_decoder(model))
+
+
+def _outside_decoder(model: Any) -> set[str]:
+    """Return the names of a multimodal model's linear layers that are not in its language model."""
+    from transformers import PreTrainedModel
+
+    decoder = model.get_decoder()
+    if not isinstance(decoder, PreTrainedModel):  # ModernBERT calls the layer before its head so
+        return set()
+    inside = set(decoder.modules())
+    return {
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module not in inside
+    }
 
 
 def has_adapters(model: Any) -> bool:

@@ -16,7 +16,7 @@ ENOUGH: Final = 5
 FIRST_SECONDS: Final = 3600.0
 """Deadline of the first calls: that of a large model may compile and allocate for many minutes."""
 
-SHORTEST_SECONDS: Final = 300.0
+MIN_SECONDS: Final = 300.0
 """Shortest deadline, since a busy machine may delay a fast call."""
 
 FACTOR: Final = 20.0
@@ -58,5 +58,5 @@ class CallTimes:
         before = self._seconds[name]
         usual = median(before) if before else None
         enough = usual is not None and len(before) >= ENOUGH
-        deadline = max(SHORTEST_SECONDS, FACTOR * usual) if enough and usual is not None else FIRST_SECONDS
+        deadline = max(MIN_SECONDS, FACTOR * usual) if enough and usual is not None else FIRST_SECONDS
         return RunningCall(name, seconds, usual, deadline)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from sapo_client.atomic_files import force_to_disk
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner import adapters
 from sapo_client.learner.baseline import Baselines, RunningMean
@@ -41,6 +41,7 @@ KEPT: Final = 2
 """Number of checkpoints that are kept, for the case that the newest is damaged by a failing disk."""
 
 _FORMAT: Final = 1
+_COUNTED: Final = ("format", "steps", "rollbacks", "samples")
 _ADAM: Final = "adam"
 _SUPERVISED_ADAM: Final = "supervised-adam"
 _STUDENT: Final = "student"
@@ -57,6 +58,10 @@ _REPLACED: Final = ".replaced-"
 
 FAILED: Final = "checkpoint_failed"
 """Event and health finding of a checkpoint that could not be written."""
+
+
+class WeightsNotFinite(Exception):
+    """Weights are NaN or infinite; the learner's process ends, and restarts from its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +105,13 @@ class CheckpointStore:
         Raises:
             SapoError: it cannot be written, as on a full disk (transient); the checkpoints before it are
                 intact.
+            WeightsNotFinite: a resumed learner would compute nothing from them either.
         """
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
         tensors = _tensors(trainer, kept=self._ranks.is_leader)
+        weights = (each for name, each in tensors.items() if name.startswith("model/"))
+        if not all(bool(each.isfinite().all()) for each in weights):
+            raise WeightsNotFinite("the weights are NaN or infinite; going on from the last checkpoint")
         why = ""
         if self._ranks.is_leader:
             writing = self._folder / f"{_WRITING}{target.name}"
@@ -150,7 +159,7 @@ class CheckpointStore:
         }
         (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
         for path in (*writing.iterdir(), writing):
-            _force_to_disk(path)
+            force_to_disk(path)
 
     def _replace(self, target: Path, writing: Path) -> None:
         """Rename a written checkpoint to its final name; an existing one is removed afterwards."""
@@ -158,7 +167,7 @@ class CheckpointStore:
         if target.exists():
             target.rename(replaced)
         writing.rename(target)
-        _force_to_disk(self._folder)
+        force_to_disk(self._folder)
         shutil.rmtree(replaced, ignore_errors=True)
 
     def _recover(self) -> None:
@@ -176,13 +185,14 @@ class CheckpointStore:
         Damaged checkpoints are renamed and skipped.
 
         Raises:
-            SapoError: the checkpoint is of another model.
+            SapoError: the checkpoint is of another model, or of a newer release.
         """
         meta, tensors = self._read() if self._ranks.is_leader else (None, {})
         shapes = [[name, list(each.shape), str(each.dtype)] for name, each in tensors.items()]
         meta, shapes = self._ranks.broadcast([meta, shapes])
         if meta is None:
             return None
+        self._require_known_format(meta)
         self._require_own(meta, trainer)
 
         def received(index: int) -> Tensor:
@@ -199,6 +209,20 @@ class CheckpointStore:
         trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
         trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
         return LearnerCounters(meta["samples"], meta.get("remote"))
+
+    def _require_known_format(self, meta: dict[str, Any]) -> None:
+        """Raise if a newer release wrote the checkpoint, which is not damaged but cannot be read here.
+
+        Raises:
+            SapoError: one did.
+        """
+        if meta["format"] > _FORMAT:
+            raise SapoError(
+                f"the newest checkpoint in {self._folder} was written by a newer release (its format is"
+                f" {meta['format']}, and this release reads {_FORMAT})",
+                hint="pip install --upgrade sapo-swarm, use another --data-dir, or start over: --fresh",
+                exit_code=ExitCode.DATA,
+            )
 
     def _require_own(self, meta: dict[str, Any], trainer: Trainer) -> None:
         """Raise unless a checkpoint is of this learner's model.
@@ -218,7 +242,9 @@ class CheckpointStore:
             return
         where = f", whose weights are on a server as {meta['remote']}" if meta.get("remote") else ""
         what = f"of {meta['model']!r}{where}, not {self._model!r}"
-        if has_name:
+        if has_files and not where:
+            what = f"of {meta['model']!r} with other parameters than it has now"
+        elif has_name:
             what = f"adapters on another base than the one that {self._model!r} is now"
         raise SapoError(
             f"the checkpoints in {self._folder} are {what}",
@@ -233,7 +259,8 @@ class CheckpointStore:
         for folder in self._newest_first():
             meta = _verified_meta(folder)
             if meta is not None:
-                return meta, load_file(folder / "state.safetensors")
+                is_newer = meta["format"] > _FORMAT  # its tensors may have other names
+                return meta, {} if is_newer else load_file(folder / "state.safetensors")
             damaged = folder.with_name(f"{DAMAGED}{folder.name}")
             shutil.rmtree(damaged, ignore_errors=True)  # a learner may reach one step twice
             folder.rename(damaged)
@@ -403,23 +430,43 @@ def _are_of_another_optimizer(names: Sequence[str], trainer: Trainer) -> bool:
 
 
 def _verified_meta(folder: Path) -> dict[str, Any] | None:
-    """Return a checkpoint's meta data if its files are as they were written, else None."""
+    """Return a checkpoint's meta data if its files are as they were written, else None.
+
+    Of a newer release's, only the format is known.
+    """
     try:
-        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta: Any = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if isinstance(meta, dict) and type(form := meta.get("format")) is int and form > _FORMAT:
+            return meta
         digest = _file_digest(folder / "state.safetensors")
     except (OSError, ValueError, SafetensorError):
         return None
-    return meta if meta.get("format") == _FORMAT and meta.get("state_digest") == digest else None
+    if not _is_whole(meta) or (meta["format"], meta.get("state_digest")) != (_FORMAT, digest):
+        return None
+    return dict(meta)
+
+
+def _is_whole(meta: Any) -> bool:
+    """Whether meta data have what ``restore`` reads, in the types that ``_write`` gives it."""
+    needed = {
+        "format": int,
+        "model": str,
+        "config_digest": str,
+        "steps": int,
+        "rollbacks": int,
+        "samples": int,
+    }
+    if not isinstance(meta, dict) or any(type(meta.get(name)) is not kind for name, kind in needed.items()):
+        return False
+    try:
+        LogprobStatistics(**meta.get("yardstick", {}))
+        Baselines.from_message(meta.get("baselines", {}))
+        RunningMean(**meta.get("own_logprob", {}))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return False
+    return True
 
 
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _force_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

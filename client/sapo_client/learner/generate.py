@@ -74,7 +74,13 @@ class SampleRequest:
 
 
 class Generator(ABC):
-    """Sampler of groups of completions from a policy's weights."""
+    """Sampler of groups of completions from a policy's weights.
+
+    Attributes:
+        window: tokens of the longest prompt with its completion; None if only the model limits them.
+    """
+
+    window: int | None = None
 
     def sample(
         self,

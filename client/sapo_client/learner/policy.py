@@ -90,9 +90,10 @@ class Policy:
         is_bare = self.form is PromptForm.BARE  # a template writes special tokens itself
         return tuple(self.tokenizer(text, add_special_tokens=is_bare)["input_ids"])
 
-    def has_room(self, prompt: Sequence[int], new_tokens: int) -> bool:
-        """Whether a prompt and ``new_tokens`` more tokens fit the model's context window."""
-        return self.window is None or len(prompt) + new_tokens <= self.window
+    def has_room(self, prompt: Sequence[int], new_tokens: int, max_tokens: int | None = None) -> bool:
+        """Whether a prompt and ``new_tokens`` more fit the model's window, and ``max_tokens`` in all."""
+        bounds = [each for each in (self.window, max_tokens) if each is not None]
+        return all(len(prompt) + new_tokens <= each for each in bounds)
 
     def encode_if_taken(self, prompt: str) -> tuple[int, ...] | None:
         """Return a prompt's token ids; None if the chat template raises for it."""
@@ -101,17 +102,26 @@ class Policy:
         except TemplateRaised:
             return None
 
-    def require_room(self, new_tokens: int) -> None:
+    def require_room(self, new_tokens: int, max_tokens: int | None = None) -> None:
         """Raise if not even a prompt of one letter fits with ``new_tokens`` more tokens.
+
+        Args:
+            new_tokens: of the longest completion.
+            max_tokens: of a prompt with its completion, by the sampler; None if only the model limits them.
 
         Raises:
             SapoError: it does not.
         """
         shortest = self.encode_if_taken("1")
-        if shortest is not None and not self.has_room(shortest, new_tokens):
+        if shortest is not None and not self.has_room(shortest, new_tokens, max_tokens):
+            is_model = self.has_room(shortest, new_tokens) is False
+            reads = f"the model reads {self.window}" if is_model else f"its vLLM server reads {max_tokens}"
+            longer = (
+                "take a model with a longer window" if is_model else "start it with a larger --max-model-len"
+            )
             raise SapoError(
-                f"the model reads {self.window} tokens, and answers of {new_tokens} leave no room for a task",
-                hint="lower learner.max_new_tokens, or take a model with a longer window",
+                f"{reads} tokens, and answers of {new_tokens} leave no room for a task",
+                hint=f"lower learner.max_new_tokens, or {longer}",
                 exit_code=ExitCode.CONFIG,
             )
 
@@ -197,7 +207,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
 
 
 def _attention(device: torch.device) -> str:
-    """Return transformers' name of the attention to use.
+    """Return transformers' name of the attention to use, where the architecture has it.
 
     On a CPU, the fused kernel's backward pass takes half of a training step on short sequences.
     """

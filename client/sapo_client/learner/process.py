@@ -30,6 +30,7 @@ from sapo_client.learner.wire import (
     train_arguments,
 )
 from sapo_client.release import require_unreplaced
+from sapo_client.running_time import RunningTime
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch
 
@@ -45,7 +46,7 @@ LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
 
 FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 60.0
 """Pause before a restart while the server does not answer; each is twice as long as the one before."""
 
 _LOOK_SECONDS: Final = 1.0
@@ -101,6 +102,7 @@ class Learner:
         self._deaths = 0
         self._about: About | None = None
         self._times = CallTimes()
+        self._time = RunningTime()
         self._overdue: str | None = None
         self._killed_by: str | None = None
         self._has_planned_its_end = False
@@ -136,7 +138,7 @@ class Learner:
         if self._call is None:
             return None
         call = self._call[1]
-        return self._times.running(call.name, trio.current_time() - call.started)
+        return self._times.running(call.name, self._time.seconds() - call.started)
 
     def take_happened(self) -> list[tuple[str, Message]]:
         """Return name and fields of the events that calls led to since this was last asked."""
@@ -160,7 +162,7 @@ class Learner:
                     raise
                 self._happened.append(("learner_waits", {"why": error.text, "finding": error.finding}))
                 await trio.sleep(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+                pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
                 continue
             pause_seconds = FIRST_PAUSE_SECONDS
             task_status = trio.TASK_STATUS_IGNORED
@@ -278,6 +280,7 @@ class Learner:
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_replies, process, ended)
+                nursery.start_soon(self._time.run)
                 nursery.start_soon(self._kill_when_overdue, process)
                 try:
                     before, started = self._about, await self._exchange("start", settings.to_message())
@@ -372,7 +375,7 @@ class Learner:
         if process is None or process.stdin is None:
             raise LearnerCrashed(f"the learner died before {name}")
         number = next(self._numbers)
-        call = _Call(name, trio.current_time(), trio.Event())
+        call = _Call(name, self._time.seconds(), trio.Event())
         self._call = (number, call)
         try:
             # shielded, because half a frame would corrupt the stream; the child always reads, so this ends
@@ -387,7 +390,7 @@ class Learner:
             raise LearnerCrashed(f"the learner died during {name}: {self._last_output()}")
         if "error" in call.reply:
             raise SapoError(**call.reply["error"])
-        self._times.add(name, trio.current_time() - call.started)
+        self._times.add(name, self._time.seconds() - call.started)
         result: Message = call.reply["result"]
         self._happened += [(name, fields) for name, fields in result.pop(HAPPENED, ())]
         return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -16,8 +18,10 @@ from sapo_client.learner.adapters import base_model
 from sapo_client.learner.ahead import require_possible, sampled_meanwhile
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import FAILED, KEPT, CheckpointStore, LearnerCounters
+from sapo_client.learner.encoded_text import encoded_demonstration, encoded_group
 from sapo_client.learner.generate import Completion, SampleRequest
-from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
+from sapo_client.learner.held_groups import HeldGroup, HeldGroups
+from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer
 from sapo_client.learner.loading.answerable import (
     AnswerablePrompts,
     answerable_prompts,
@@ -35,10 +39,6 @@ from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tok
 from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import HAPPENED, Message
-from sapo_verification.tasks.text_policy import OPEN_TAG
-
-MAX_HELD_GROUPS: Final = 256
-"""Sampled groups kept for training; a round has about four, so the node no longer refers to the oldest."""
 
 _DROPPED_MOMENTS: Final = (
     "the checkpoint was written with another learner.optimizer: the weights go on from it, the optimizer's"
@@ -47,19 +47,6 @@ _DROPPED_MOMENTS: Final = (
 
 _NOTHING: Final = Completion((), (), "")
 """The completion for a prompt that is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class _HeldGroup:
-    """Token ids of a group that was sampled and not trained yet."""
-
-    prompt: tuple[int, ...]
-    completions: tuple[Completion, ...]
-    step: int
-
-    def without_states(self) -> _HeldGroup:
-        """Return the group without the activations from sampling, which later steps cannot use."""
-        return replace(self, completions=tuple(replace(item, states=None) for item in self.completions))
 
 
 class Service:
@@ -82,7 +69,7 @@ class Service:
         self._open(settings, ranks)
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model, ranks)
         self._good = CheckpointStore(settings.directory / "good", settings.model, ranks)
-        self._held: OrderedDict[int, _HeldGroup] = OrderedDict()
+        self._held = HeldGroups()
         self._own_steps: deque[list[TrainingGroup]] = deque(maxlen=settings.own_steps_kept)
         self._samples = 0
         self._last_save = time.monotonic()
@@ -115,11 +102,12 @@ class Service:
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
         types = precision.type_names(base, settings.bfloat16, policy.device)
         precision.require_equal_types(ranks.exchange(types))
-        policy.require_room(settings.max_new_tokens)
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         # vLLM has weights of its own
         self._replica = Replica(self._policy, ranks, copied=settings.overlap and not settings.vllm)
         self._generator = open_generator(self._replica, ranks, settings)
+        self._max_tokens: int | None = ranks.broadcast(self._generator.window)
+        policy.require_room(settings.max_new_tokens, self._max_tokens)
         self._trainer = Trainer(self._policy, settings, ranks)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
@@ -163,7 +151,7 @@ class Service:
         return self._hold(posed, groups, handles, self._trainer.steps)
 
     def _answerable(self, prompts: Sequence[str]) -> AnswerablePrompts:
-        return answerable_prompts(self._policy, prompts, self._settings.max_new_tokens)
+        return answerable_prompts(self._policy, prompts, self._settings.max_new_tokens, self._max_tokens)
 
     def _request(self, posed: AnswerablePrompts, completions_per_prompt: int) -> SampleRequest:
         """Return the request for groups to train, with the next seed of the sampler."""
@@ -181,9 +169,7 @@ class Service:
         """Keep the tokens of the sampled groups of posed prompts; return ``generate``'s result."""
         sampled = dict(zip(posed.places, answers, strict=True))
         for (place, group), prompt in zip(sampled.items(), posed.tokens, strict=True):
-            self._held[handles[place]] = _HeldGroup(prompt, tuple(group), step)
-        while len(self._held) > MAX_HELD_GROUPS:
-            self._held.popitem(last=False)
+            self._held.hold(handles[place], HeldGroup(prompt, tuple(group), step))
         groups = [sampled.get(place, []) for place in range(len(handles))]
         return {
             "completions": [[item.utf8 for item in group] for group in groups],
@@ -213,8 +199,9 @@ class Service:
         }
 
     def promote(self) -> Message:
-        """Make the candidate the policy; return the step."""
+        """Make the candidate the policy, and write it to the disk; return the step."""
         self._trainer.supervised.weights.promote()
+        self._try_to_save()  # so that no restart asks for the same evidence again
         return {"step": self._trainer.steps}
 
     def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
@@ -257,11 +244,10 @@ class Service:
         """
         batch = [within_window(self._policy, self._training_group(**group)) for group in groups]
         own = [group for group in batch if not group.external]
-        shown = [self._demonstration(**message) for message in demonstrations]
-        not_shown = [self._demonstration(**message) for message in judged]
-        own_answers = [
-            self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
-        ]
+        encoded = partial(encoded_demonstration, self._policy, max_new_tokens=self._settings.max_new_tokens)
+        shown = [encoded(**message) for message in demonstrations]
+        not_shown = [encoded(**message) for message in judged]
+        own_answers = [encoded(**message, author=OWN, answer=message["completion"]) for message in rehearsed]
         before = self._trainer.steps
         posed, sampling = None, None
         if ahead is not None:
@@ -278,9 +264,7 @@ class Service:
                 reencoded=sum(group.behaviour is None for group in own),
             )
         self._own_steps.append([replace(group, states=None) for group in own])
-        for group in groups:
-            self._held.pop(group["handle"], None)
-        self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
+        self._held.finish_step({group["handle"] for group in groups})
         generated: Message = {}
         if posed is not None and ahead is not None:
             generated = {"generated": self._hold(posed, sampled.result(), ahead["handles"], before)}
@@ -288,8 +272,8 @@ class Service:
         values = iter(report.step_values)
         aligned = [None if text is None else next(values) for text in (*shown, *not_shown)]
         too_long, raised = untrained(batch)
-        counted = replace(report, step_values=aligned, too_long=too_long, template_raised=raised)
-        return asdict(counted) | generated
+        report = replace(report, step_values=aligned, too_long=too_long, template_raised=raised)
+        return asdict(report) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step.
@@ -315,14 +299,15 @@ class Service:
         """Return to the policy that was last kept as good; the step count and the sampler's stream go on.
 
         Args:
-            planters: accounts' ids. If there are any, only their demonstrations are forgotten, so that what
-                the others showed is soon learned again; without any, all since then are.
+            planters: accounts' ids, whose demonstrations alone are forgotten; without any, all since then.
 
-        If there is no good checkpoint that can be read, the present policy stays and is kept as good.
+        If there is no good checkpoint that can be read, the present policy stays and is kept as good. A kept
+        candidate is dropped: what made the policy go back may have trained it, too.
         """
         held = self._trainer.demonstrations
         if not self._restore_good():
             self._replace_good()
+        self._trainer.supervised.weights.drop_student()
         if planters:
             held.forget_pairs({(author, family) for author in planters for family in held.families()})
             self._trainer.demonstrations = held
@@ -335,9 +320,7 @@ class Service:
 
         It approximates the policy without other accounts' text (the own groups were sampled by the present
         policy). Steps that this process does not hold (``own_steps_kept``, a restart) are missing. The
-        present policy does not change.
-
-        If there is no good checkpoint that can be read, the present policy is kept as good.
+        present policy does not change. If no good checkpoint can be read, it is kept as good.
 
         Returns:
             ``completions``, a greedy one of the new good policy per prompt.
@@ -403,8 +386,6 @@ class Service:
 
     def export(self, folder: str) -> Message:
         """Write model and tokenizer so that transformers loads them; return the step."""
-        from pathlib import Path
-
         self._replica.refresh()
         if self._ranks.is_leader:
             self._replica.policy.save(Path(folder))
@@ -420,45 +401,19 @@ class Service:
         family: int | None = None,
     ) -> TrainingGroup:
         """Return a group with the sampled tokens if they are held, else with its text tokenized again."""
-        held = None if handle is None else self._held.get(handle)
-        if held is not None and [item.utf8 for item in held.completions] == completions:
-            return TrainingGroup(
-                prompt=held.prompt,
-                completions=tuple(item.tokens for item in held.completions),
-                rewards=tuple(rewards),
-                external=external,
-                behaviour=tuple(item.logprobs for item in held.completions),
-                family=family,
-                age=self._trainer.steps - held.step,
-                states=tuple(item.states for item in held.completions),
-            )
-        asked = self._policy.encode_if_taken(prompt)
-        texts = [completion.decode("utf-8", errors="replace") for completion in completions]
-        limit = 0 if asked is None else self._settings.max_new_tokens  # no tokens without a prompt
-        return TrainingGroup(
-            prompt=asked or (),
-            completions=tuple(self._policy.encode_completion(text, limit) for text in texts),
-            rewards=tuple(rewards),
+        held = self._held.matching(handle, completions)
+        if held is not None:
+            age = self._trainer.steps - held.step
+            return held.training_group(rewards, external=external, family=family, age=age)
+        return encoded_group(
+            self._policy,
+            prompt,
+            completions,
+            rewards,
             external=external,
-            behaviour=None,
             family=family,
+            max_new_tokens=self._settings.max_new_tokens,
         )
-
-    def _demonstration(
-        self, prompt: str, completion: bytes, family: int, author: bytes, answer: bytes
-    ) -> DemonstrationText | None:
-        """Return a demonstration as tokens; None if it is not UTF-8, or cannot be asked or sampled here."""
-        try:
-            text = completion.decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-        limit = self._settings.max_new_tokens
-        tokens, asked = self._policy.encode_completion(text, limit + 1), self._policy.encode_if_taken(prompt)
-        if len(tokens) > limit or asked is None or not self._policy.has_room(asked, limit):
-            return None
-        steps, opened, _ = text.partition(OPEN_TAG)
-        before = len(self._policy.encode_completion(steps + opened, limit)) - 1 if steps and opened else 0
-        return DemonstrationText(asked, tokens, family, author, answer, before)
 
     def _sample_seed(self) -> int:
         """Return the next seed of the sampler, a function of the root seed and the number of calls."""

@@ -305,7 +305,7 @@ class Trainer:
         advantages: Tensor,
         weights: Tensor,
     ) -> ExternalRows:
-        """Return what the losses of other nodes' text depend on."""
+        """Return the inputs of the losses of other nodes' text."""
         contexts = [row.context for row in part]
         device = self.policy.device
         return ExternalRows(

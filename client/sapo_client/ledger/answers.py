@@ -41,17 +41,17 @@ class StrictProvider(HTTPProvider):
         url: of the endpoint.
         session: used for all requests, from any thread.
         timeout_seconds: for the whole response, and for its first byte.
-        most_bytes: maximum size of a response, decompressed.
+        max_bytes: maximum size of a response, decompressed.
     """
 
     def __init__(
-        self, url: str, session: requests.Session, timeout_seconds: float, most_bytes: int = MAX_ANSWER_BYTES
+        self, url: str, session: requests.Session, timeout_seconds: float, max_bytes: int = MAX_ANSWER_BYTES
     ) -> None:
         super().__init__(URI(url), exception_retry_configuration=None)  # the asker retries
         self._url = url
         self._session = session
         self._timeout_seconds = timeout_seconds
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Return the response to a request.
@@ -66,7 +66,7 @@ class StrictProvider(HTTPProvider):
         raw = self._post(self.encode_rpc_request(method, params))
         if raw is not None:
             return cast(RPCResponse, parse_response(method, raw))
-        text = f"its answer to {method} is longer than {self._most_bytes:,} bytes"
+        text = f"its answer to {method} is longer than {self._max_bytes:,} bytes"
         if method != "eth_getLogs":
             raise BadAnswer(text)
         return {"jsonrpc": "2.0", "id": 0, "error": {"code": _LIMIT_EXCEEDED, "message": text}}
@@ -98,7 +98,7 @@ class StrictProvider(HTTPProvider):
                     body += part
                     if time.monotonic() > end:
                         raise requests.ReadTimeout("the answer took too long")
-                    if len(body) > self._most_bytes:
+                    if len(body) > self._max_bytes:
                         return None
             except HTTPError as error:
                 raise requests.ConnectionError(str(error)) from error

@@ -79,7 +79,7 @@ class AttestationSchema:
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """Return what a founder should know about a gate that asks for this schema."""
+        """Return warnings for the founder of a gate with this schema."""
         found = []
         if self.resolver is not None:
             found.append(

@@ -406,7 +406,7 @@ class Distributor(Contract):
         """Return call data that enrols an account: it earns from now on. Registering does so, too."""
         return self._encode("enrol", to_checksum_address(account))
 
-    def most_claimable(self, account: Account) -> int:
+    def max_claimable(self, account: Account) -> int:
         """Return the most points that an account can be paid now: its cap since it registered or claimed."""
         return int(self._call("mostClaimable", to_checksum_address(account)))
 

@@ -214,13 +214,13 @@ def _limits_requests(error: object) -> bool:
 
 
 def connect(
-    url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS, most_bytes: int = MAX_ANSWER_BYTES
+    url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS, max_bytes: int = MAX_ANSWER_BYTES
 ) -> Web3:
     """Return a connection over HTTP whose answers have limits of time and size; nothing is asked yet."""
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
     session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
-    web3 = Web3(StrictProvider(url, session, timeout_seconds, most_bytes))
+    web3 = Web3(StrictProvider(url, session, timeout_seconds, max_bytes))
     # It asks for the chain's id twice in each call of a contract; which chain it is, ``check_chain`` asks.
     web3.middleware_onion.remove("validation")
     return web3

@@ -35,11 +35,11 @@ class Fees:
 
     Attributes:
         tip: for the block's author.
-        most: maximum fee in total (``maxFeePerGas``); only base fee and tip are paid.
+        max_fee: maximum fee in total (``maxFeePerGas``); only base fee and tip are paid.
     """
 
     tip: int
-    most: int
+    max_fee: int
 
 
 def quote(web3: Web3, limit_wei: int) -> Fees:
@@ -68,17 +68,17 @@ def middle(quotes: Sequence[Fees]) -> Fees:
     """Return the median quote, of two the lower one, so that no single endpoint sets the fees."""
     place = (len(quotes) - 1) // 2
     tip = sorted(quote.tip for quote in quotes)[place]
-    return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
+    return Fees(tip, max(tip, sorted(quote.max_fee for quote in quotes)[place]))
 
 
 def bump(old: Fees, today: Fees, limit_wei: int, *, urgent: bool = False) -> Fees | None:
     """Return the fees of a replacement; none if the increase that nodes require would exceed the limit."""
-    least = Fees(_raised(old.tip, _BUMP), _raised(old.most, _BUMP))
-    if least.most > limit_wei or least.tip > limit_wei:
+    lowest = Fees(_raised(old.tip, _BUMP), _raised(old.max_fee, _BUMP))
+    if lowest.max_fee > limit_wei or lowest.tip > limit_wei:
         return None
-    wanted = Fees(_raised(old.tip, _URGENT_BUMP), _raised(old.most, _URGENT_BUMP)) if urgent else least
-    most = min(max(wanted.most, today.most), limit_wei)
-    return Fees(min(max(wanted.tip, today.tip), most), most)
+    wanted = Fees(_raised(old.tip, _URGENT_BUMP), _raised(old.max_fee, _URGENT_BUMP)) if urgent else lowest
+    max_fee = min(max(wanted.max_fee, today.max_fee), limit_wei)
+    return Fees(min(max(wanted.tip, today.tip), max_fee), max_fee)
 
 
 def _raised(fee: int, factor: tuple[int, int]) -> int:

@@ -126,7 +126,8 @@ class Outbox:
             changed = connection.execute(
                 "INSERT INTO entries (kind, key, recipient, data, value_wei) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (kind, key) DO UPDATE SET state = 'queued', note = NULL,"
-                " recipient = excluded.recipient, data = excluded.data WHERE state = 'refused'",
+                " recipient = excluded.recipient, data = excluded.data, value_wei = excluded.value_wei"
+                " WHERE state = 'refused'",
                 (kind, key, call.to, call.data, str(call.value_wei)),
             )
             return changed.rowcount > 0
@@ -197,7 +198,7 @@ class Outbox:
             LedgerError: its nonce was given to another request, or to a transaction that is over; or another
                 process has signed or ended the entry.
         """
-        fees = (str(signed.fees.tip), str(signed.fees.most))
+        fees = (str(signed.fees.tip), str(signed.fees.max_fee))
         with self._transaction() as connection:
             (state,) = connection.execute("SELECT state FROM entries WHERE id = ?", (entry.id,)).fetchone()
             live = tuple(_signed(row) for row in connection.execute(_LIVE, (entry.id,)))
@@ -314,5 +315,5 @@ def _entry(row: tuple[Any, ...], signed: list[Signed]) -> OutboxEntry:
 
 
 def _signed(row: tuple[Any, ...]) -> Signed:
-    nonce, digest, raw, gas, tip, most, block = row
-    return Signed(nonce, Digest(digest), raw, gas, Fees(int(tip), int(most)), block)
+    nonce, digest, raw, gas, tip, max_fee, block = row
+    return Signed(nonce, Digest(digest), raw, gas, Fees(int(tip), int(max_fee)), block)

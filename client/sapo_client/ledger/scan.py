@@ -17,6 +17,9 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 class RegistryView:
     """The registry's events, each read once after it is settled.
 
+    The registry keeps no hash over them. A reorganisation that is deeper than the confirmations is recognised
+    by the hash of the last block that was read, and everything is read again.
+
     Args:
         confirmations: blocks, an event's own included, after which it counts as settled.
     """
@@ -26,6 +29,7 @@ class RegistryView:
         self._registry = registry
         self._confirmations = confirmations
         self._next_block: int | None = None
+        self._begun: tuple[int, bytes] | None = None  # the last block up to which reading began, and its hash
         self._not_after: dict[tuple[Account, NodeId], int] = {}
         self._lock = threading.Lock()
 
@@ -41,9 +45,12 @@ class RegistryView:
             return self._not_after.get((account, node), 0)
 
     def _catch_up(self) -> None:
+        settled = self._rpc.common_block() - self._confirmations + 1
+        if settled < (0 if self._begun is None else self._begun[0]):
+            return  # the endpoints are behind, or a reorganisation goes on
+        self._forget_if_reorganised(settled)
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()
-        settled = self._rpc.common_block() - self._confirmations + 1
         sizes = iter(LOG_CHUNKS)  # begins with the largest each time: a refusal may have been transient
         blocks = next(sizes)
         while self._next_block <= settled:
@@ -57,6 +64,14 @@ class RegistryView:
             for event in events:
                 self._not_after[event.account, event.node] = event.not_after_seconds
             self._next_block = last + 1
+
+    def _forget_if_reorganised(self, settled: int) -> None:
+        """Forget everything if the last block that was read is no longer the chain's; note the next one."""
+        numbers = [settled] if self._begun is None else [settled, self._begun[0]]
+        hashes = self._rpc.agree(lambda web3: tuple(bytes(_block(web3, n)["hash"]) for n in numbers))
+        if self._begun is not None and hashes[1] != self._begun[1]:
+            self._next_block, self._not_after = None, {}
+        self._begun = settled, hashes[0]
 
 
 def numbered_block_before(

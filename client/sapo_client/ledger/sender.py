@@ -94,7 +94,9 @@ _URGENT: Final = frozenset({"challenge"})
 """Kinds that are worthless after their window: their fees are raised sooner and faster."""
 
 _MAX_UNDER_WAY: Final = 8
-"""Maximum number of pending transactions: Ethereum nodes keep few of one account in their mempools."""
+_MAX_URGENT_UNDER_WAY: Final = 16
+"""Maximum numbers of pending transactions, and of those with urgent ones among them. Ethereum nodes keep few
+of one account in their mempools: sixteen at least."""
 
 _FIRST_RETRY_SECONDS: Final = 1.0
 _LAST_RETRY_SECONDS: Final = 60.0
@@ -173,18 +175,23 @@ class Sender:
             return counts[EntryState.QUEUED] + counts[EntryState.SIGNED] > 0
 
     def _send_due(self) -> None:
-        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind.
+        """Send what is due, urgent ones first, then oldest first.
 
-        One whose purpose is reached already holds up none: nothing depends on it, and others can cause it,
-        such as whoever answers its own questions.
+        A waiting entry holds up younger ones of its kind. One whose purpose is reached already holds up none:
+        nothing depends on it, and others can cause it, such as whoever answers its own questions. Urgent ones
+        hold up no other either, and have places of their own: other transactions may be stuck for longer than
+        their window, and are raised only once an urgent one waits behind them.
         """
-        free = _MAX_UNDER_WAY - self._outbox.counts()[EntryState.SIGNED]
+        under_way = self._outbox.counts()[EntryState.SIGNED]
         waiting: set[str] = set()
-        for entry in self._outbox.entries(EntryState.QUEUED):
-            if free > 0 and entry.kind not in waiting and self._is_due(entry):
+        queued = self._outbox.entries(EntryState.QUEUED)
+        for entry in sorted(queued, key=lambda each: each.kind not in _URGENT):
+            places = _MAX_URGENT_UNDER_WAY if entry.kind in _URGENT else _MAX_UNDER_WAY
+            if under_way < places and entry.kind not in waiting and self._is_due(entry):
                 self._guarded(entry, self._dispatch)
-                free -= 1
-            if entry.id not in self._needless and self._outbox.is_queued(entry):
+                under_way += 1
+            holds_up = entry.kind not in _URGENT and entry.id not in self._needless
+            if holds_up and self._outbox.is_queued(entry):
                 waiting.add(entry.kind)
 
     def _guarded(self, entry: OutboxEntry, action: Callable[[OutboxEntry], None]) -> None:

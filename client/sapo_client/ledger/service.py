@@ -233,7 +233,7 @@ class LedgerClient:
         return self._rpc.head_seconds or 0
 
     async def treasury(self) -> terms.Treasury:
-        """Return what the swarm can still pay, and at which rate it does."""
+        """Return the treasury's balance, and the rate at which it is paid out."""
         recent = partial(self._history.recent, terms.RATE_EPOCHS)
         return await self._in_thread(lambda: terms.read_treasury(self._pay_side()[0], recent()))
 
@@ -242,7 +242,7 @@ class LedgerClient:
         return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch, turn))
 
     async def stake(self, account: Account | None = None, *, gate: bool = False) -> Stake:
-        """Return what an account (this one if none is named) has in the vault, or behind the gate."""
+        """Return the bond of an account (this one if none is named) in the vault, or of the gate."""
         return await self._in_thread(lambda: self._gate.bonds(gate=gate).stake(account or self._account))
 
     async def auditor_bond(self) -> int:

@@ -270,7 +270,7 @@ def _sign(chain_id: int, account: LocalAccount, call: Call, draft: Signed) -> Si
         "nonce": draft.nonce,
         "gas": draft.gas,
         "maxPriorityFeePerGas": draft.fees.tip,
-        "maxFeePerGas": draft.fees.most,
+        "maxFeePerGas": draft.fees.max_fee,
     }
     signed = account.sign_transaction(fields)
     return replace(draft, digest=Digest(bytes(signed.hash)), raw=bytes(signed.raw_transaction))

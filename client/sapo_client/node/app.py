@@ -117,7 +117,7 @@ class NodeApp:
         self._chain = auditing.open_chain(context)
         self._beacons = open_beacons(manifest, self._chain, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
-        self._learner = self._open_learner()
+        self._learner, self._show, self._started_seconds = self._open_learner(), show, watch.now()
         told = roles.join(telemetry, doppelganger := training.open_doppelganger(context, locks))
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
@@ -130,6 +130,7 @@ class NodeApp:
             gossip=self._gossip,
             beacons=self._beacons,
             chain=self._chain,
+            locks=locks,
             open_auditor=roles.open_auditor,
         )
         self._rounds = training.open_rounds(
@@ -142,7 +143,6 @@ class NodeApp:
             learner=self._learner,
             show=self._round_ended,
         )
-        self._show, self._started_seconds = show, watch.now()
 
     def _open_learner(self) -> Backend:
         context = self._context
@@ -219,23 +219,33 @@ class NodeApp:
     async def run(self) -> int:
         """Run until the steps are done or the node is stopped; return its exit code."""
         context = self._context
+        self._roles.opened()
+        was_clean = context.data.clean_shutdown.exists()
         context.data.clean_shutdown.unlink(missing_ok=True)
-        async with self._services():
-            await self._rounds_until_stop()
-            await self._save()
-        context.data.clean_shutdown.touch()
+        async with self._services() as has_started:
+            if has_started:
+                await self._rounds_until_stop()
+                await self._save()
+        if has_started or was_clean:  # before the start nothing is signed
+            context.data.clean_shutdown.touch()
+        if not has_started:
+            context.events.close()
+            return self._shutdown.exit_code
         context.telemetry.refusal_events.sum_up()
         context.events.write("stopped", step=self._learner.step, why=self._shutdown.why)
         context.events.close()
         return self._shutdown.exit_code
 
     @asynccontextmanager
-    async def _services(self) -> AsyncIterator[None]:
-        """Run all services other than the rounds."""
+    async def _services(self) -> AsyncIterator[bool]:
+        """Run all services other than the rounds; yield whether the node has started, which a stop ends."""
         context = self._context
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._shutdown.watch_signals)
-            await self._start_slow_parts(nursery)
+            if not await self._start_slow_parts(nursery):
+                yield False
+                nursery.cancel_scope.cancel()
+                return
             context.draw_on_from(self._learner.step)
             self._engine.restore(context.clock())
             self._successions.begin()
@@ -256,19 +266,23 @@ class NodeApp:
             nursery.start_soon(self._keep("history", context.telemetry.recorder.run))
             nursery.start_soon(self._ledger.run, self._supervisor)
             with start_up_set_aside():
-                yield
+                yield True
             nursery.cancel_scope.cancel()
 
-    async def _start_slow_parts(self, nursery: trio.Nursery) -> None:
-        """Start the parts that take seconds to import, at the same time."""
+    async def _start_slow_parts(self, nursery: trio.Nursery) -> bool:
+        """Start the parts that take seconds to import, at the same time; whether no stop has ended that."""
         async with trio.open_nursery() as telling:
             telling.start_soon(self._health.keep_loading)
+            telling.start_soon(self._shutdown.heed_requests, self._roles.is_stop_requested)
+            telling.start_soon(self._cancel_after, self._shutdown.draining, telling.cancel_scope)
             async with trio.open_nursery() as starting:
                 starting.start_soon(nursery.start, self._checkers.run)
                 starting.start_soon(nursery.start, self._learner.run)
                 starting.start_soon(start_transport, nursery, self._context.transport)
                 starting.start_soon(self._health.look_before_start)
+            self._shutdown.has_started = True
             telling.cancel_scope.cancel()
+        return self._shutdown.has_started
 
     def _keep(self, name: str, service: Service) -> Service:
         return partial(self._supervisor.keep, name, service)
@@ -276,12 +290,12 @@ class NodeApp:
     async def _rounds_until_stop(self) -> None:
         """Train until the steps are done or the node is to stop; a stop at once interrupts the round."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_hurried, nursery.cancel_scope)
+            nursery.start_soon(self._cancel_after, self._shutdown.hurried, nursery.cancel_scope)
             await self._train()
             nursery.cancel_scope.cancel()
 
-    async def _cancel_when_hurried(self, scope: trio.CancelScope) -> None:
-        await self._shutdown.hurried.wait()
+    async def _cancel_after(self, event: trio.Event, scope: trio.CancelScope) -> None:
+        await event.wait()
         scope.cancel()
 
     async def _train(self) -> None:

@@ -1,4 +1,4 @@
-"""What a node notices about its chain over time: new blocks, final epochs, and rounds that are not shared."""
+"""Observation of the chain over time: new blocks, final epochs, and rounds that are not shared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WAITS: Final = ("no beacon", "no terms", "no record")
 
 
 class BlockWatch:
-    """Looks at the newest block, and how long there has been no new one."""
+    """Reads the newest block, and measures the time without a new one."""
 
     def __init__(self) -> None:
         self._newest_seconds = 0

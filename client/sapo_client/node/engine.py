@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from sapo_client.config import MIB
 from sapo_client.node.auditing.assembly import audit_shares
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.training.assembly import sampling_policy
 from sapo_client.observe.storage import StorageFacts
+from sapo_client.units import MIB
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool

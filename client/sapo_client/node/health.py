@@ -47,6 +47,7 @@ from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.release import replaced
+from sapo_client.running_time import RunningTime
 from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.epochs import epoch_start_seconds, present_epoch
 from sapo_protocol.manifest import Manifest
@@ -74,6 +75,9 @@ _BEFORE_START_SECONDS: Final = 10.0
 
 _WINDOW_SECONDS: Final = 300.0
 """Window in which refused messages are counted."""
+
+SUBSCRIPTION_SECONDS: Final = 30.0
+"""A node connects before it subscribes to topics; on a busy machine its start takes this long in between."""
 
 _USUAL_AT_FIRST: Final = tuple(map(str, (Reason.CERTIFICATE_UNKNOWN, Reason.TERMS_UNKNOWN, Reason.SEEN)))
 """Reasons that say what this node does not know yet, or had before a restart."""
@@ -180,6 +184,7 @@ class HealthWatch:
         self._view = ChainLook()
         self._trouble: str | None = None
         self._manager = service_manager()
+        self._time = RunningTime()
         self._signing = SigningDatabase(context.data.database)
         url = context.config.observe.webhook
         self._webhook = None if url is None else Webhook(url)
@@ -189,7 +194,7 @@ class HealthWatch:
     def round_ended(self, summary: RoundSummary) -> None:
         """Record the end of a round."""
         self._durations.append(summary.round_seconds)
-        self._progressed = trio.current_time()
+        self._progressed = self._time.seconds()
         self._resumes_epoch = None
 
     @property
@@ -220,6 +225,7 @@ class HealthWatch:
             assessed: called after each assessment.
         """
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._time.run)
             nursery.start_soon(self._watch_chain, assessed)
             if self._webhook is not None:
                 nursery.start_soon(self._webhook.run)
@@ -247,7 +253,7 @@ class HealthWatch:
         except LedgerError as error:
             self._trouble, self._looked = str(error), None
         else:
-            self._trouble, self._answered = None, trio.current_time()
+            self._trouble, self._answered = None, self._time.seconds()
             self._blocks.looked(self._chain.chain_seconds)
             self._count_unregistered(self._answered)
             ahead = self._view.clock_ahead_seconds
@@ -347,9 +353,9 @@ class HealthWatch:
         if self._paused:
             resumes = inf
         if resumes > 0 or self._progressed is None:
-            self._progressed = trio.current_time()
+            self._progressed = self._time.seconds()
         return RoundFacts(
-            silent_seconds=trio.current_time() - self._progressed,
+            silent_seconds=self._time.seconds() - self._progressed,
             usual_seconds=median(self._durations) if self._durations else None,
             resumes_in_seconds=resumes if resumes > 0 else None,
             # doppelganger protection may listen for up to twice this long at the start
@@ -362,7 +368,7 @@ class HealthWatch:
         return None if epoch is None else SignedAheadFacts(epoch, epoch_start_seconds(manifest, epoch))
 
     def _chain_facts(self) -> ChainFacts:
-        now = trio.current_time()
+        now = self._time.seconds()
         self._answered = now if self._answered is None else self._answered
         endpoints = self._chain.status().endpoints
         return ChainFacts(
@@ -390,7 +396,7 @@ class HealthWatch:
         )
 
     def _peer_facts(self) -> PeerFacts:
-        now, context = trio.current_time(), self._context
+        now, context = self._time.seconds(), self._context
         connected = len(context.transport.peers())
         if connected or self._connected is None:
             self._connected = now
@@ -453,8 +459,11 @@ class HealthWatch:
                 next_round = f"the next round begins with epoch {epoch}"
                 self._show(f"all slots of epoch {epoch - 1} are used: {next_round}")
             case "published", {"peers": int(reached)}:
-                alone = not self._context.transport.peers()
-                self._unheard = 0 if reached or alone else self._unheard + 1
+                peers = self._context.transport.peers()
+                if reached or not peers:
+                    self._unheard = 0
+                elif any(peer.connected_since_seconds >= SUBSCRIPTION_SECONDS for peer in peers):
+                    self._unheard += 1
 
 
 def _call_facts(call: RunningCall) -> CallFacts:

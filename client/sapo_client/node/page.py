@@ -24,7 +24,7 @@ from sapo_client.observe.web import WebRequest
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.engine import Engine
-from sapo_verification.reputation.book import ORDERS, BookEntry, read_book
+from sapo_verification.reputation.account_list import ORDERS, ListedAccount, list_accounts
 
 SELF: Final = "self"
 TICK_SECONDS: Final = 1.0
@@ -159,17 +159,17 @@ class NodePage:
 
     def _accounts(self, request: WebRequest) -> JSON:
         order = request.argument("order", "audits")
-        book = read_book(
+        book = list_accounts(
             self.reports.context.data.database,
             self.reports.epoch(),
             order=order if order in ORDERS else "audits",
             find=request.argument("find"),
-            offset=request.number("offset", 0, most=10**9),
-            limit=request.number("limit", 50, most=MAX_ROWS),
+            offset=request.number("offset", 0, maximum=10**9),
+            limit=request.number("limit", 50, maximum=MAX_ROWS),
         )
         return {"total": book.total, "accounts": [self._account(entry) for entry in book.entries]}
 
-    def _account(self, entry: BookEntry) -> JSON:
+    def _account(self, entry: ListedAccount) -> JSON:
         account, evidence = str(entry.account), entry.evidence
         banned = entry.banned_until is not None and self.reports.epoch() < entry.banned_until
         return {
@@ -184,8 +184,8 @@ class NodePage:
         }
 
     def _rollouts(self, request: WebRequest) -> JSON:
-        offset = request.number("offset", 0, most=10**6)
-        limit = request.number("limit", 50, most=MAX_ROWS)
+        offset = request.number("offset", 0, maximum=10**6)
+        limit = request.number("limit", 50, maximum=MAX_ROWS)
         wanted = request.argument("show")
         rollouts = self.reports.context.telemetry.recorder.rollouts
         found = [(id_, seen) for id_, seen in rollouts.newest() if _matches(seen, wanted)]
@@ -193,8 +193,8 @@ class NodePage:
         return {"total": len(found), "rollouts": [self._row(id_, seen) for id_, seen in page]}
 
     def _refusals(self, request: WebRequest) -> JSON:
-        offset = request.number("offset", 0, most=10**6)
-        limit = request.number("limit", 50, most=MAX_ROWS)
+        offset = request.number("offset", 0, maximum=10**6)
+        limit = request.number("limit", 50, maximum=MAX_ROWS)
         refusals = self.reports.context.telemetry.recorder.refusals
         found = list(refusals.newest())
         shown: list[JSON] = [
@@ -287,7 +287,7 @@ class NodePage:
                 text = stream.read(MAX_LOG_BYTES).decode("utf-8", "replace")
         except OSError:
             text = ""
-        lines = text.splitlines()[-request.number("lines", 300, most=2000) :]
+        lines = text.splitlines()[-request.number("lines", 300, maximum=2000) :]
         return {"path": str(path), "lines": to_json(lines)}
 
     def _config(self) -> JSON:

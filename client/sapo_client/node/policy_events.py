@@ -1,7 +1,8 @@
-"""Incidents of the node's policy in the last hour, collected from its events and checkpoints."""
+"""Recent incidents of a node, above all of its policy, collected from its events and checkpoints."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from sapo_client.full_disk import has_space
 from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.health import (
+    INTERVAL_SECONDS,
     MISMATCH_NATS,
     REMEMBERED_SECONDS,
     WAITED_FOR,
@@ -32,6 +35,8 @@ class _Happened:
     @property
     def lasts_seconds(self) -> float:
         """How long it is reported."""
+        if self.code is FindingCode.APPROVED_ELSEWHERE:
+            return math.inf  # this process approves nothing more
         return WAITED_SECONDS if self.code in WAITED_FOR else REMEMBERED_SECONDS
 
 
@@ -73,6 +78,12 @@ class PolicyEvents:
                 self._add(FindingCode.GOOD_POLICY_LOST, text)
             case "learner_waits" if fields["finding"]:
                 self._add(FindingCode(str(fields["finding"])), str(fields["why"]))
+            case "approved_elsewhere":
+                text = (
+                    f"another node approves as this auditor (epoch {fields['epoch']}), and two roots in one"
+                    " turn cost the bond, so this node approves nothing"
+                )
+                self._add(FindingCode.APPROVED_ELSEWHERE, text)
             case "service_failed" if fields["finding"]:
                 self._add(FindingCode(str(fields["finding"])), str(fields["told"]))
             case "service_failed" if not fields["transient"]:  # the others have findings of their own
@@ -104,12 +115,24 @@ class PolicyEvents:
             self._add(FindingCode.CHECKPOINT_UNREADABLE, text)
 
     def recent(self) -> tuple[PolicyEvent, ...]:
-        """Return the incidents of the last hour, one entry per code with the text of the last one."""
+        """Return the incidents that are still reported, one per code with the text of the last one."""
         now = trio.current_time()
         self._happened = [each for each in self._happened if now - each.at <= each.lasts_seconds]
+        if self._has_space_again(now):
+            self._happened = [each for each in self._happened if each.code is not FindingCode.DISK_FULL]
         last = {happened.code: happened.text for happened in self._happened}
         counts = [happened.code for happened in self._happened if happened.code not in WAITED_FOR]
         return tuple(PolicyEvent(code, text, max(1, counts.count(code))) for code, text in last.items())
+
+    def _has_space_again(self, now: float) -> bool:
+        """Whether the disk was full and no longer is: the parts that wait retry only within a minute.
+
+        Every failure is reported for an interval, so that one assessment has it.
+        """
+        failures = [each.at for each in self._happened if each.code is FindingCode.DISK_FULL]
+        if not failures or now - failures[-1] <= INTERVAL_SECONDS:
+            return False
+        return all(map(has_space, self._checkpoints.parents[:2]))  # the learner's folder may be a link
 
     def _add(self, code: FindingCode, text: str) -> None:
         self._happened.append(_Happened(trio.current_time(), code, text))

@@ -33,17 +33,29 @@ def _ignore(_node: StartedNode) -> None:
     """Do nothing with a node that has started."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """Parts of a node that a program replaces, and its callbacks.
 
     Attributes:
         observers: receive every decision on rollouts, in addition to the node's own observers.
+        opened: called inside the event loop once the parts of the node exist, before its services start.
+        is_stop_requested: asked until the node has started: whether it is to end before that.
         started: called inside the event loop once the node listens and serves its control API.
     """
 
     open_auditor: auditing.OpenAuditor = Auditor
     observers: tuple[Observer, ...] = ()
+    opened: Callable[[], None] = _nothing
+    is_stop_requested: Callable[[], bool] = _never
     started: Callable[[StartedNode], None] = _ignore
 
     def join(self, *own: Observer) -> tuple[Observer, ...]:

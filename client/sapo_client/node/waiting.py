@@ -26,7 +26,7 @@ from sapo_client.observe.terminal import say
 T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS: Final = 5.0
-LONGEST_PAUSE_SECONDS: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 60.0
 """Between two tries; each pause is twice as long as the one before. A try imports torch in a new process."""
 
 
@@ -42,6 +42,7 @@ class Waiting:
         sleep: waits for seconds.
         clock: returns seconds that never go back.
         end: how the waiting is ended, in words.
+        opened: called once the parts of a node exist, before its services start.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Waiting:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         end: str = "Ctrl-C ends it",
+        opened: Callable[[], None] = lambda: None,
     ) -> None:
         self.lock: Final = lock
         self._stops = stops
-        self._has_waited = False
+        self._opened = opened
         self._show = show
         self._told = told
         self._manager = manager or service_manager()
@@ -72,6 +74,12 @@ class Waiting:
     def roles(self, roles: Roles) -> Roles:
         """Return the same roles, of a node whose start is waited for until it has started."""
 
+        def opened() -> None:
+            roles.opened()
+            self._opened()
+            if self._stops is not None:
+                self._stops.heed(self.lock)
+
         def started(node: StartedNode) -> None:
             self._has_run = True
             self._pause_seconds = FIRST_PAUSE_SECONDS
@@ -79,19 +87,20 @@ class Waiting:
             for line in self._printed.lines([], self._clock()):
                 self._show(line)
             roles.started(node)
-            # since the last look; of an earlier process, one is forgotten before the first
-            if self._has_waited and self._stops is not None and self._stops.is_there():
-                self._stops.forget()
+            if self._is_stop_requested():  # since the last look
                 node.request_stop()
 
-        return replace(roles, started=started)
+        return replace(roles, opened=opened, is_stop_requested=self._is_stop_requested, started=started)
+
+    def _is_stop_requested(self) -> bool:
+        return self._stops is not None and self._stops.take()
 
     def through(self, start: Callable[[], T]) -> T:
-        """Return what a start returns, after as many tries as it takes.
+        """Return the result of a start, repeated until it succeeds.
 
         Raises:
             SapoError: it fails for another reason, or another process uses the data directory.
-            StopRequested: it was asked to end while it waited.
+            StopRequested: it was asked to end before it started.
         """
         self._pause_seconds = FIRST_PAUSE_SECONDS
         with ExitStack() as held:
@@ -105,7 +114,7 @@ class Waiting:
                 self._hold(held, awaited)  # first: a notified process may query the node at once
                 self._tell(awaited.finding)
                 self._pause()
-                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+                self._pause_seconds = min(2 * self._pause_seconds, MAX_PAUSE_SECONDS)
 
     def _pause(self) -> None:
         if self._stops is None:
@@ -125,9 +134,8 @@ class Waiting:
         try:
             if not self.lock.is_held:
                 held.enter_context(self.lock.held())
-                if self._stops is not None and not self._has_waited:
-                    self._stops.forget()
-                self._has_waited = True
+                if self._stops is not None:
+                    self._stops.heed(self.lock)
             self.lock.note(awaited.to_note())
         except SapoError as error:
             if not error.transient:

@@ -19,6 +19,7 @@ import h11
 import trio
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import HOST, keep_token
 from sapo_client.observe.findings import HealthFinding
@@ -113,9 +114,7 @@ def _last_port(data: DataDir) -> int:
 
 def _announce(data: DataDir, port: int) -> None:
     data.control_port.write_text(f"{port}\n")
-    scratch = data.control_address.with_suffix(".new")
-    scratch.write_text(f"{HOST}:{port}\n")
-    scratch.replace(data.control_address)
+    write_atomically(data.control_address, f"{HOST}:{port}\n")
 
 
 class _Api:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,18 +59,23 @@ class ControlClient:
     def stop(self, *, finish: bool) -> JSON:
         """Stop the node and return its response; `finish` lets the current round end first.
 
-        A process whose start waits serves no control API; it is asked by a file, and ends within seconds.
+        A process whose node starts serves no control API; it is asked by a file, and ends within seconds.
 
         Raises:
-            SapoError: no node runs or waits here, or it cannot be asked.
+            SapoError: no node runs or starts here, or it cannot be asked.
         """
         try:
-            return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
+            return self._ask_to_stop(finish)
         except NodeSilent as error:
-            if error.starting is None or error.starting.waits_for is None:
+            if error.starting is None or not error.starting.heeds_stops:
                 raise
         StopRequests(self.data).ask()
+        with suppress(NodeSilent):  # it may have started after its last look for the file
+            return self._ask_to_stop(finish)
         return {"stopping": True, "finish": False}
+
+    def _ask_to_stop(self, finish: bool) -> JSON:
+        return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
 
     def page_link(self) -> str:
         """Return the URL of a link that opens the node's page once.

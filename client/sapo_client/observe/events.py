@@ -4,7 +4,8 @@ Every line has `time` (UTC, ISO 8601), `seq` (rises by one, also across restarts
 Each line is appended by one write and never synced: losing the last second in a power failure is acceptable,
 making each round wait for the disk is not. A line left incomplete by a crash is terminated at the next start
 and skipped by readers. A file that was deleted or moved away is followed by a new one. What cannot be
-written, as on a full disk, is counted; once it can again, the event `events_unwritten` says how many are
+written, as on a full disk, is kept in memory and written with its time once it can be; events of messages
+and those beyond the first thousand are only counted, and the event `events_unwritten` says how many are
 missing.
 """
 
@@ -17,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 _WARNINGS = frozenset(
     {
+        "approved_elsewhere",
         "checkpoint_failed",
         "checkpoint_set_aside",
         "events_unwritten",
@@ -63,6 +66,10 @@ _MESSAGES = frozenset(
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 DEFAULT_KEEP = 5
+
+_MAX_KEPT = 1000
+"""Events that are kept while the file cannot be written: a few an epoch, of some hundred bytes each."""
+
 TAIL_BYTES = 1024 * 1024  # surely holds the last whole line: envelopes are at most 128 KiB
 
 Event = dict[str, JSON]
@@ -90,6 +97,7 @@ class EventLog:
         self._listeners: list[Listener] = []
         self._next_seq = _last_seq(path) + 1
         self._is_closed = False
+        self._kept: list[Event] = []
         self._unwritten = 0
         self._why = ""
         self._descriptor, self._size = _open_append(path)
@@ -115,17 +123,20 @@ class EventLog:
         with self._guard:
             if self._is_closed:
                 raise ValueError(f"the event {event} was written after the event file was closed")
+            record: Event = {"time": self._stamp(), "seq": 0, "event": event}
+            record |= {name: to_json(value) for name, value in fields.items()}
             try:
-                self._append_counted(event, fields)
+                self._append_missing()
+                self._append(record)
             except OSError as error:  # a node that cannot write its events continues
-                self._why = error.strerror or str(error)
-                if not self._unwritten:
-                    _LOG.warning("events are counted and not written to %s: %s", self._path, self._why)
-                self._unwritten += 1
+                self._keep_or_count(record, error)
 
     def close(self) -> None:
-        """Close the file; closing twice is allowed."""
+        """Close the file, after a last attempt at what could not be written; closing twice is allowed."""
         with self._guard:
+            if not self._is_closed and (self._kept or self._unwritten):
+                with suppress(OSError):
+                    self._append_missing()
             self._is_closed = True
             self._close_descriptor()
 
@@ -135,20 +146,35 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append_counted(self, event: str, fields: Mapping[str, object]) -> None:
-        """Append an event, and before it how many could not be written."""
+    def _stamp(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+
+    def _append_missing(self) -> None:
+        """Append the events that could not be written, and how many are lost."""
+        while self._kept:
+            self._append(self._kept[0])
+            del self._kept[0]
         if self._unwritten:
-            missing = {"count": self._unwritten, "why": self._why}
-            self._append("events_unwritten", missing)
+            missing: Event = {"count": self._unwritten, "why": self._why}
+            record: Event = {"time": self._stamp(), "seq": 0, "event": "events_unwritten"}
+            self._append(record | missing)
             self._unwritten = 0
             _log("events_unwritten", missing)
-        self._append(event, fields)
 
-    def _append(self, event: str, fields: Mapping[str, object]) -> None:
+    def _keep_or_count(self, record: Event, error: OSError) -> None:
+        """Keep an event that could not be written, or count it if it is one of many."""
+        self._why = error.strerror or str(error)
+        if not self._kept and not self._unwritten:
+            _LOG.warning("events cannot be written to %s for now: %s", self._path, self._why)
+        if record["event"] not in _MESSAGES and len(self._kept) < _MAX_KEPT:
+            self._kept.append(record)
+        else:
+            self._unwritten += 1
+
+    def _append(self, record: Event) -> None:
         """Append an event's line, whole or not at all."""
-        stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-        record = {"time": stamp, "seq": self._next_seq, "event": event} | dict(fields)
-        line = json.dumps(to_json(record), separators=(",", ":")).encode() + b"\n"
+        record["seq"] = self._next_seq
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         if self._descriptor < 0 or not is_in_place(self._descriptor, self._path):
             self._close_descriptor()  # the last rotation failed, or the file was taken away
             self._descriptor, self._size = _open_append(self._path)

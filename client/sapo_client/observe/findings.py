@@ -51,6 +51,7 @@ class FindingCode(StrEnum):
     NO_BOND = "no_bond"
     BONDS_UNREAD = "bonds_unread"
     AUDITOR_BOND = "auditor_bond"
+    APPROVED_ELSEWHERE = "approved_elsewhere"
     TREASURY_EMPTY = "treasury_empty"
     CHANGE_UNFOLLOWED = "change_unfollowed"
     TRANSACTION_STUCK = "transaction_stuck"
@@ -78,8 +79,10 @@ class HealthFinding:
     """One problem of a node.
 
     Attributes:
+        code: its name, one of those in docs/reference/health.md.
+        level: error or warning; a node with an error is not healthy.
         text: one sentence that states the problem.
-        hint: what the operator can do about it.
+        hint: the action that the operator can take.
     """
 
     code: FindingCode

@@ -323,7 +323,7 @@ def _event(event: PolicyEvent, log: str) -> HealthFinding:
 WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
 """Events of parts of the node that wait: they retry at least once a minute, and each failure is an event."""
 
-_EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET}
+_EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET, FindingCode.APPROVED_ELSEWHERE}
 
 _EVENT_HINTS: Final = {
     FindingCode.LEARNER_MOVED: "see whether the GPU still answers (nvidia-smi, the kernel's log), then"
@@ -342,6 +342,8 @@ _EVENT_HINTS: Final = {
     FindingCode.SERVER_AWAY: "training continues automatically once the server answers: see that it runs,"
     " and that learner.endpoint is its address",
     FindingCode.DISK_FULL: "the node retries automatically; nothing new is stored until there is space",
+    FindingCode.APPROVED_ELSEWHERE: "stop the other node; then restart this one three epochs later, or at"
+    " once after `sapo keys signing import FILE` of what `sapo keys signing export` wrote for the other",
     FindingCode.SERVICE_FAILED: "it is restarted automatically; if it happens again, report {log}",
 }
 
@@ -375,9 +377,9 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
 
 
 def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
-    thing = "attestation" if bond.attesters else "bond"
+    required = "attestation" if bond.attesters else "bond"
     if bond.part == 0:
-        text = f"account {bond.account} has no {thing} in this swarm: nothing that this node makes counts"
+        text = f"account {bond.account} has no {required} in this swarm: nothing that this node makes counts"
         hint = "`sapo ledger bond` bonds tokens of the account; they count from the next epoch on"
         if bond.attesters:
             whom = " or ".join(bond.attesters)
@@ -385,9 +387,9 @@ def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
         yield HealthFinding(FindingCode.NO_BOND, FindingLevel.ERROR, text, hint)
     if bond.unread_seconds is not None and bond.unread_seconds >= CHAIN_SECONDS:
         since = duration_text(bond.unread_seconds)
-        text = f"the accounts' {thing}s of this epoch could not be read for {since}: {bond.trouble}"
+        text = f"the accounts' {required}s of this epoch could not be read for {since}: {bond.trouble}"
         hint = (
-            f"name another RPC endpoint with --rpc; until then the last known {thing}s count here, and an"
+            f"name another RPC endpoint with --rpc; until then the last known {required}s count here, and an"
             " auditor publishes no tally"
         )
         yield HealthFinding(FindingCode.BONDS_UNREAD, FindingLevel.WARNING, text, hint)

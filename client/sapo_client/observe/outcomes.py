@@ -98,20 +98,20 @@ class OutcomeStore:
     """Outcomes of shared and scored rollouts, in a file of their own; thread-safe.
 
     Args:
-        most_rows: rollouts kept one by one.
+        max_rows: rollouts kept one by one.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        most_rows: int = MAX_ROWS,
-        most_steps: int = MAX_STEPS,
+        max_rows: int = MAX_ROWS,
+        max_steps: int = MAX_STEPS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = open_database(path, _SCHEMA, checkpoint_pages=1000)
-        self._most_rows = most_rows
-        self._most_steps = most_steps
+        self._max_rows = max_rows
+        self._max_steps = max_steps
         self._clock = clock
         self._guard = threading.Lock()
         self._notes: list[tuple[str, tuple[object, ...]]] = []
@@ -142,9 +142,9 @@ class OutcomeStore:
                 for statement, values in self._notes:
                     self._connection.execute(statement, values)
                 (last,) = self._connection.execute("SELECT max(number) FROM outcome").fetchone()
-                self._forget((last or 0) - self._most_rows)
+                self._forget((last or 0) - self._max_rows)
                 oldest = "DELETE FROM step WHERE number <= (SELECT max(number) FROM step) - ?"
-                self._connection.execute(oldest, (self._most_steps,))
+                self._connection.execute(oldest, (self._max_steps,))
             self._notes.clear()
 
     def own(self, epoch: int) -> Iterator[tuple[str, float | None]]:

@@ -62,13 +62,13 @@ def assess_own_groups(own: OwnGroupFacts) -> Iterator[HealthFinding]:
 
 
 def _families_skipped(own: OwnGroupFacts) -> HealthFinding:
-    told = [
+    sentences = [
         f"no task of {', '.join(families)} was answered: {_SKIPPED[reason][0]}"
         for reason, families in sorted(own.skipped.items())
     ]
     hints = [_SKIPPED[reason][1] for reason in sorted(own.skipped)]
     level = FindingLevel.WARNING if own.shared or own.withheld else FindingLevel.ERROR
-    return HealthFinding(FindingCode.FAMILIES_SKIPPED, level, "; ".join(told), "; ".join(hints))
+    return HealthFinding(FindingCode.FAMILIES_SKIPPED, level, "; ".join(sentences), "; ".join(hints))
 
 
 _SKIPPED: Final = {

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.observe.findings import HealthFinding
 from sapo_client.paths import DataDir
 
@@ -176,10 +177,8 @@ class RolloutsReport(_Report):
 
 
 def keep_status(path: Path, report: StatusReport) -> None:
-    """Write the report atomically to the file that `sapo status` reads while the node is down."""
-    scratch = path.with_suffix(".new")
-    scratch.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    """Write the report to the file that `sapo status` reads while the node is down."""
+    write_atomically(path, report.model_dump_json(indent=2) + "\n")
 
 
 def kept_status(data: DataDir) -> StatusReport | None:

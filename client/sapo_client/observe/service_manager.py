@@ -28,19 +28,23 @@ _PATIENCE: Final = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}\nWA
 _LOADING: Final = "the learner loads its model: the node takes part once that is done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServiceManager:
     """The manager's socket, if there is one.
+
+    No message waits for the manager: one that it has no room for is dropped, and the next one is sent within
+    the interval of the health. That the node is ready is repeated until it was sent.
 
     Attributes:
         address: path of a datagram socket; one that begins with ``@`` is abstract.
     """
 
     address: str | None
+    _owes_ready: bool = False
 
     def ready(self) -> None:
         """Send that the node has joined."""
-        self._send("READY=1")
+        self._owes_ready = not self._send("READY=1")
 
     def starts_later(self, finding: HealthFinding) -> None:
         """Send why the node does not run yet, and extend the start timeout from now on.
@@ -69,18 +73,25 @@ class ServiceManager:
         codes = {finding.code for finding in findings}
         works = call is not None and not call.is_overdue
         fed = works or bool(codes & WAITED_FOR) or not codes & STALLED
-        self._send(_status(*findings) + ("\nWATCHDOG=1" if fed else ""))
+        lines = ["READY=1"] if self._owes_ready else []
+        lines += [_status(*findings), *(["WATCHDOG=1"] if fed else [])]
+        if self._send("\n".join(lines)):
+            self._owes_ready = False
 
-    def _send(self, message: str) -> None:
+    def _send(self, message: str) -> bool:
+        """Send a message unless that would have to wait; return whether nothing is left to be sent."""
         if self.address is None:
-            return
+            return True
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
+                stream.setblocking(False)  # a manager that is stuck must not halt the node
                 stream.connect(address)
-                stream.sendall(message.encode())
+                stream.send(message.encode())
         except OSError as error:
             _LOG.warning("cannot send to the service manager: %s", error)
+            return False
+        return True
 
 
 def _status(*findings: HealthFinding) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.locks import Lock
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.paths import DataDir
 
@@ -29,19 +30,39 @@ LOOK_SECONDS: Final = 1.0
 """Between two looks of a waiting process for a request to stop."""
 
 
+HEEDS_STOPS: Final[Mapping[str, Any]] = {"heeds_stops": True}
+"""Record in the lock file of a process that looks for requests to stop while its node starts."""
+
+
+STOPPED_BEFORE_START: Final = "stopped by `sapo stop` before it started"
+
+
 class StopRequested(Exception):
-    """A start that waits was asked to end."""
+    """A start was asked to end."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequests:
-    """Requests to end a start that waits, which has no control API: a file that it looks for.
+    """Requests to end a start, which has no control API: a file that the process looks for.
 
     Args:
         data: directory of the node.
+        is_watched: whether a thread looks for them now, and interrupts whoever waits.
     """
 
     data: DataDir
+    is_watched: Callable[[], bool] = _never
+
+    def heed(self, lock: Lock) -> None:
+        """Note in the held lock that requests are looked for from now on; forget one of before."""
+        if HEEDS_STOPS.items() <= lock.noted.items():
+            return
+        self.forget()
+        lock.note(HEEDS_STOPS)
 
     def ask(self) -> None:
         """Ask the process that holds the directory to end.
@@ -53,7 +74,7 @@ class StopRequests:
             self.data.stop_request.touch()
         except OSError as error:
             raise SapoError(
-                f"cannot ask the waiting node to stop: {self.data.stop_request}: {error.strerror}",
+                f"cannot ask the node that starts to stop: {self.data.stop_request}: {error.strerror}",
                 hint="press Ctrl-C where it runs, or end its process (kill), which `sapo status` names",
                 exit_code=ExitCode.DATA,
             ) from error
@@ -66,6 +87,12 @@ class StopRequests:
         """Whether the process was asked to end."""
         return self.data.stop_request.exists()
 
+    def take(self) -> bool:
+        """Whether the process was asked to end; the request is then removed."""
+        if is_there := self.is_there():
+            self.forget()
+        return is_there
+
     def wait(self, seconds: float, sleep: Callable[[float], object] = time.sleep) -> None:
         """Wait, and look for a request meanwhile.
 
@@ -73,12 +100,11 @@ class StopRequests:
             StopRequested: there is one.
         """
         left = seconds
-        while not self.is_there():
+        while self.is_watched() or not self.take():
             if left <= 0:
                 return
             sleep(min(LOOK_SECONDS, left))
             left -= LOOK_SECONDS
-        self.forget()
         raise StopRequested
 
 
@@ -104,7 +130,7 @@ class AwaitedStart:
 
     def to_note(self) -> Mapping[str, Any]:
         """Return the record for the lock file."""
-        return {_NOTE: {"code": self.code, "why": self.why, "has_run": self.has_run}}
+        return {**HEEDS_STOPS, _NOTE: {"code": self.code, "why": self.why, "has_run": self.has_run}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +140,13 @@ class StartingNode:
     Attributes:
         name: description of the process.
         waits_for: the reason why it waits; None if it does not wait, or has recorded none.
+        heeds_stops: whether it looks for requests to stop.
     """
 
     data: DataDir
     name: str
     waits_for: AwaitedStart | None
+    heeds_stops: bool = False
 
     @property
     def error(self) -> SapoError:
@@ -142,7 +170,11 @@ def starting_node(data: DataDir) -> StartingNode | None:
         holder = locks.holder(data.lock)
     except OSError:  # the directory is another user's
         return None
-    return None if holder is None else StartingNode(data, holder.name, _parse(holder.note))
+    if holder is None:
+        return None
+    awaited = _parse(holder.note)
+    heeds = awaited is not None or HEEDS_STOPS.items() <= holder.note.items()
+    return StartingNode(data, holder.name, awaited, heeds)
 
 
 def _parse(note: Mapping[str, Any]) -> AwaitedStart | None:

@@ -31,10 +31,10 @@ class WebRequest:
         """Return a parameter of the query string."""
         return dict(parse_qsl(self.query, keep_blank_values=True)).get(name, default)
 
-    def number(self, name: str, default: int, *, most: int) -> int:
+    def number(self, name: str, default: int, *, maximum: int) -> int:
         """Return an integer parameter between 0 and `most`; the default if it is missing or invalid."""
         number = _whole_number(self.argument(name))
-        return default if number is None else min(number, most)
+        return default if number is None else min(number, maximum)
 
     def last_event(self) -> int | None:
         """Return the number of the last event that a caller of a stream has; none if it names none."""

@@ -74,11 +74,11 @@ class InstalledUnit:
             return (("launchctl", "bootout", f"gui/{os.getuid()}/{LABEL}.{self.name}"),)
         return self._systemctl("disable", "--now", self.name)
 
-    def facts(self) -> dict[str, str | bool]:
-        """Return the unit's state in the service manager.
+    def require_installed(self) -> None:
+        """Raise unless there is a unit.
 
         Raises:
-            SapoError: there is no unit, or no manager answers.
+            SapoError: there is none.
         """
         if not self.path.exists():
             raise SapoError(
@@ -86,6 +86,14 @@ class InstalledUnit:
                 hint="install one: sapo service install --identity key",
                 exit_code=ExitCode.CONFIG,
             )
+
+    def facts(self) -> dict[str, str | bool]:
+        """Return the unit's state in the service manager.
+
+        Raises:
+            SapoError: there is no unit, or no manager answers.
+        """
+        self.require_installed()
         if self.uses_launchd:
             listed = run(("launchctl", "print", f"gui/{os.getuid()}/{LABEL}.{self.name}"))
             return {"unit": str(self.path), "loaded": True, "manager": listed.splitlines()[0]}

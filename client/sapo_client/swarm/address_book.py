@@ -19,6 +19,10 @@ for others.
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
 could otherwise keep it from choosing any. Half of that number of vouched peers is wanted in any case. In
 addition, some peers that the application seeks are wanted; in all other respects they are strangers.
+
+A dial takes longer than the interval in which the book is asked. So a peer that is being dialled counts as
+chosen for two seconds; otherwise a node would dial as many peers again, and keep all of them. It counts no
+longer than that, since an attacker may announce addresses that never answer.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ _MAX_HOSTS: Final = 4096  # as many as a full book of default limits can name
 class Proof(IntEnum):
     """How an address is known, the weakest kind first."""
 
-    HEARD = 0
+    UNSIGNED = 0
     SIGNED = 1
     MET = 2
 
@@ -63,7 +67,7 @@ class _Entry:
     by_proof: dict[Proof, list[PeerAddress]] = field(default_factory=lambda: {proof: [] for proof in Proof})
     known: list[PeerAddress] = field(default_factory=list)
     """All of them, the strongest kind first."""
-    proof: Proof = Proof.HEARD
+    proof: Proof = Proof.UNSIGNED
     """The strongest kind of them; it and `known` are maintained by `add`, since the book is scanned often."""
     failures: int = 0
     next_dial_seconds: float = 0.0
@@ -80,7 +84,7 @@ class _Entry:
         place = self.failures % len(self.known) if self.known else 0
         return self.known[place:] + self.known[:place]
 
-    def add(self, address: PeerAddress, most: int, proof: Proof) -> None:
+    def add(self, address: PeerAddress, limit: int, proof: Proof) -> None:
         """Insert a new address before those of its kind; the oldest ones of the weakest kind are dropped
         first."""
         if address in self.known:
@@ -89,7 +93,7 @@ class _Entry:
                 return
             self.by_proof[before].remove(address)
         self.by_proof[proof].insert(0, address)
-        self.known, room = [], most
+        self.known, room = [], limit
         for kind in _STRONGEST_FIRST:
             of_kind = self.by_proof[kind]
             del of_kind[room:]
@@ -109,6 +113,7 @@ class AddressBook:
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
+        self._opening: dict[str, float] = {}
         self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MAX_HOSTS)
         self._sought = SoughtPeers(limits, self._vouched, rng)
         self._lost = LostPeers(limits)
@@ -130,7 +135,7 @@ class AddressBook:
             source_host: the IP address at which that peer is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, source_host, Proof.HEARD)
+            self._learn(address, source_host, Proof.UNSIGNED)
 
     def learn_signed(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that their own peers signed, whoever passed them on.
@@ -198,17 +203,17 @@ class AddressBook:
         if len(self._entries) < half // 2:
             return True
         full = len(self._entries) >= self._limits.max_known_peers
-        heard, signed, met = self._strangers()
+        unsigned, signed, met = self._strangers()
         if self._vouched.has_earned(peer_id):
-            return not full or self._forget_one_of(heard or signed or met, source)
+            return not full or self._forget_one_of(unsigned or signed or met, source)
         if proof is Proof.MET:
             if len(met) >= self._limits.max_known_peers - half:
                 return self._forget_one_of(met, source)
-            return not full or self._forget_one_of(heard or met or signed, source)
+            return not full or self._forget_one_of(unsigned or met or signed, source)
         if proof is Proof.SIGNED and len(signed) >= half // 2:
             return self._forget_one_of(signed, source)
-        weakest = heard if proof is Proof.HEARD else heard or signed
-        return not (full or len(heard) + len(signed) >= half) or self._forget_one_of(weakest, source)
+        weakest = unsigned if proof is Proof.UNSIGNED else unsigned or signed
+        return not (full or len(unsigned) + len(signed) >= half) or self._forget_one_of(weakest, source)
 
     def _strangers(self) -> tuple[list[tuple[str, _Entry]], ...]:
         """Return the strangers by kind: oldest first, wanted ones at the end."""
@@ -229,9 +234,9 @@ class AddressBook:
             source: the source network of the new entry, which is counted too.
         """
         by_source = Counter([source, *(entry.source for _, entry in strangers)])
-        most = max(by_source.values(), default=0)
+        limit = max(by_source.values(), default=0)
         for peer_id, entry in strangers:
-            if by_source[entry.source] == most:
+            if by_source[entry.source] == limit:
                 del self._entries[peer_id]
                 return True
         return False
@@ -258,6 +263,7 @@ class AddressBook:
             chosen: those of them to which this node opened a connection.
             now_seconds: the clock of the back-offs.
         """
+        chosen = self._with_opening(chosen, now_seconds)
         ready = self._ready(connected, now_seconds)
         lost = [entry.next_address for _, entry in ready if entry.bootstrap]
         others = [entry.next_address for _, entry in ready if not entry.bootstrap]
@@ -281,6 +287,12 @@ class AddressBook:
         usual = len(chosen) - self._sought.beyond(chosen) - self._lost.beyond(chosen)
         wanted = max(0, self._sought.usual - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
+
+    def _with_opening(self, chosen: Collection[str], now_seconds: float) -> list[str]:
+        """Return the chosen peers and those whose dial began lately and has not ended."""
+        since_seconds = now_seconds - self._limits.opening_seconds
+        self._opening = {each: when for each, when in self._opening.items() if when > since_seconds}
+        return [*chosen, *(each for each in self._opening if each not in chosen)]
 
     def giving_way(
         self, connected: Collection[str], chosen: Collection[str], now_seconds: float
@@ -319,11 +331,11 @@ class AddressBook:
         places = max(0, places - len(earned) - self._vouched.bonded_among(chosen))
         return earned + [each for each in listed if not self._vouched.has_earned(each.peer_id)][:places]
 
-    def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
+    def _spared(self, addresses: Iterable[PeerAddress], limit: int, now_seconds: float) -> list[PeerAddress]:
         """Return the first addresses whose host was not dialled too often."""
         found: list[PeerAddress] = []
         for address in addresses:
-            if len(found) == most:
+            if len(found) == limit:
                 break
             if self._may_dial(address, now_seconds):
                 found.append(address)
@@ -336,9 +348,11 @@ class AddressBook:
     def dialling(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial starts: no other for this peer until it ended."""
         self._entries[peer_id].next_dial_seconds = now_seconds + self._limits.dial_timeout_seconds * 2
+        self._opening[peer_id] = now_seconds
 
     def reached(self, peer_id: str, now_seconds: float) -> None:
         """Record that a connection opened."""
+        self._opening.pop(peer_id, None)
         entry = self._entries.get(peer_id)
         if entry is not None:
             entry.reached_seconds = now_seconds
@@ -361,6 +375,7 @@ class AddressBook:
 
     def failed(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial failed: wait longer, try the next address; drop a stranger in the end."""
+        self._opening.pop(peer_id, None)
         entry = self._entries.get(peer_id)
         if entry is None:
             return

@@ -76,14 +76,23 @@ def network_of(host: str) -> str:
     return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
+def site_of(host: str) -> str:
+    """Return the network that is rented as a whole: an IPv4 /24, an IPv6 /48, or a domain."""
+    return _wider(host, bits_v4=24, bits_v6=48)
+
+
 def network_group_of(host: str) -> str:
     """Return the network that probably belongs to one provider: an IPv4 /16, an IPv6 /32, or a domain."""
+    return _wider(host, bits_v4=16, bits_v6=32)
+
+
+def _wider(host: str, *, bits_v4: int, bits_v6: int) -> str:
     network = network_of(host)
     try:
         address = ipaddress.ip_interface(network).ip
     except ValueError:
         return network
-    bits = 16 if address.version == 4 else 32
+    bits = bits_v4 if address.version == 4 else bits_v6
     return str(ipaddress.ip_network(f"{address}/{bits}", strict=False))
 
 
@@ -106,7 +115,7 @@ class PeerAddress:
 
     @property
     def network(self) -> str:
-        """Return what belongs to one owner, as `network_of` does."""
+        """Return the part of an address that belongs to one owner, as `network_of` does."""
         return network_of(self.host)
 
     def means_the_same(self, host: str) -> bool:

@@ -80,7 +80,7 @@ class FairQueue(Generic[T]):
 
 
 class PeerQueue(Generic[T]):
-    """What waits for one peer, bounded by number and bytes: own items first, then authors in turns.
+    """Items that wait for one peer, bounded by number and bytes: own ones first, then authors in turns.
 
     Args:
         size_of: returns an item's bytes, which do not change while it waits.
@@ -89,7 +89,7 @@ class PeerQueue(Generic[T]):
     def __init__(self, limits: TransportLimits, size_of: Callable[[T], int]) -> None:
         self._limits = limits
         self._size_of = size_of
-        self._most_forwarded = math.ceil(limits.forwarded_share * limits.outbound_queue)
+        self._max_forwarded = math.ceil(limits.forwarded_share * limits.outbound_queue)
         self._own: deque[T] = deque()
         self._forwarded: FairQueue[T] = FairQueue(limits.turn_bytes)
         self._bytes = 0
@@ -106,8 +106,8 @@ class PeerQueue(Generic[T]):
 
     def push_own(self, item: T) -> bool:
         """Append an item that has priority and return True, or return False where it does not fit."""
-        most_bytes = self._limits.outbound_bytes + self._limits.control_bytes
-        if len(self) >= self._limits.outbound_queue or self._bytes + self._size_of(item) > most_bytes:
+        max_bytes = self._limits.outbound_bytes + self._limits.control_bytes
+        if len(self) >= self._limits.outbound_queue or self._bytes + self._size_of(item) > max_bytes:
             return False
         self._append_own(item)
         return True
@@ -119,7 +119,7 @@ class PeerQueue(Generic[T]):
         own items may take more than the part reserved for them.
         """
         self._append(author, item)
-        is_long, size = len(self) > self._most_forwarded, self._size_of(item)
+        is_long, size = len(self) > self._max_forwarded, self._size_of(item)
         dropped: list[T] = []
         freed = 0
         while (is_long and not dropped) or (self._bytes > self._limits.outbound_bytes and freed < size):
@@ -149,13 +149,13 @@ class PeerQueue(Generic[T]):
         self._bytes += size
 
 
-def newest_in_turns(items: Sequence[T], flow_of: Callable[[T], Hashable], most: int) -> list[T]:
+def newest_in_turns(items: Sequence[T], flow_of: Callable[[T], Hashable], limit: int) -> list[T]:
     """Return at most so many items in their order: the newest of each flow, then the second newest of each.
 
     Args:
         items: oldest first.
     """
-    if len(items) <= most:
+    if len(items) <= limit:
         return list(items)
     newer: Counter[Hashable] = Counter()
     ranked: list[tuple[int, int]] = []
@@ -164,4 +164,4 @@ def newest_in_turns(items: Sequence[T], flow_of: Callable[[T], Hashable], most: 
         ranked.append((newer[flow], position))
         newer[flow] += 1
     ranked.sort(key=lambda each: (each[0], -each[1]))
-    return [items[position] for position in sorted(position for _, position in ranked[:most])]
+    return [items[position] for position in sorted(position for _, position in ranked[:limit])]

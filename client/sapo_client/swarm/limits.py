@@ -73,8 +73,8 @@ class TransportLimits:
     messages: Rate = Rate(per_second=200, burst=800)  # per connection, at least
     bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # for these 200 messages: 20 KiB each
     copies: float = 2.0  # of a message from one relay at most, on average: in the mesh, and on request
-    most_growth: float = 5.0  # of both rates: at 1,000 a second half are new, and 60,000 ids are remembered
-    least_rpc_bytes: int = 2048  # as which the shortest RPC counts: one byte of zero takes 14 us to read
+    max_growth: float = 5.0  # of both rates: at 1,000 a second half are new, and 60,000 ids are remembered
+    min_rpc_bytes: int = 2048  # as which the shortest RPC counts: one byte of zero takes 14 us to read
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
     reads: Rate = Rate(per_second=4000, burst=16_000)  # of one connection: two for a message, at the ceiling
     streams: Rate = Rate(per_second=10, burst=64)  # that one connection opens: one for each request
@@ -110,14 +110,14 @@ class TransportLimits:
         return self.bytes.per_second / self.messages.per_second
 
     @property
-    def least_quota(self) -> float:
+    def min_quota(self) -> float:
         """Messages per second of all accounts, up to which a connection has the lowest rate."""
         return self.messages.per_second / self.copies
 
     @property
-    def most_quota(self) -> float:
+    def max_quota(self) -> float:
         """Messages per second of all accounts, from which on a connection has the highest rate."""
-        return self.messages.per_second * self.most_growth / self.copies
+        return self.messages.per_second * self.max_growth / self.copies
 
     def rates_for(self, quota_per_second: float) -> ConnectionRates:
         """Return the rate limits of one connection.
@@ -127,11 +127,11 @@ class TransportLimits:
         Args:
             quota_per_second: messages that these accounts may send, all together.
         """
-        growth = min(max(1.0, quota_per_second / self.least_quota), self.most_growth)
+        growth = min(max(1.0, quota_per_second / self.min_quota), self.max_growth)
         return ConnectionRates(
             self.messages.times(growth),
             self.bytes.times(growth),
-            proves_flood=quota_per_second <= self.most_quota,
+            proves_flood=quota_per_second <= self.max_quota,
         )
 
 
@@ -147,17 +147,18 @@ class DialLimits:
     further_peers: int = 4  # beyond those while usual ones are missing, of islands that bring too little ...
     further_seconds: float = 2.0  # ... one at a time
     giving_way: int = 4  # idle members at a time, half of an island's: one newcomer is probably honest
-    most_further_seconds: float = 256.0  # until the next ones: doubled up to that while it is in vain
+    max_further_seconds: float = 256.0  # until the next ones: doubled up to that while it is in vain
     gave_way_seconds: float = 600.0  # for which who gave way is not dialled
     turn_seconds: float = 1200.0  # a member of an island that this node publishes on is replaced by another
     lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
-    most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
+    max_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
     lost_after_seconds: float = 60.0  # of connection; who goes sooner is not missed
     lost_for_seconds: float = 7 * 86_400.0  # then it has gone for good
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
     dial_timeout_seconds: float = 10.0
+    opening_seconds: float = 2.0  # of a dial that counts as a peer meanwhile; five round trips take a second
     first_exchange_seconds: float = 1.0  # a new swarm exchanges its members quickly ...
     max_exchange_seconds: float = 30.0  # ... an old one rarely
     max_known_peers: int = 1024

@@ -52,7 +52,7 @@ class LostPeers:
         if connected_seconds < self._limits.lost_after_seconds:
             return
         self._lost[peer_id] = _Lost(network, connected_seconds, now_seconds)
-        if len(self._lost) > self._limits.most_lost:
+        if len(self._lost) > self._limits.max_lost:
             del self._lost[self._last()]
 
     def give_up(self, peer_id: str) -> None:
@@ -66,9 +66,10 @@ class LostPeers:
         self._lost = {each: lost for each, lost in self._lost.items() if lost.lost_seconds > since_seconds}
 
     def beyond(self, chosen: Collection[str]) -> int:
-        """Return how many of the chosen peers are lost ones that were found again, which have separate
-        places."""
-        return min(self._limits.lost_peers, sum(peer_id in self._regained for peer_id in chosen))
+        """Return how many of the chosen peers are lost ones that were found again or are being dialled, which
+        have separate places."""
+        found = (peer_id in self._regained or peer_id in self._lost for peer_id in chosen)
+        return min(self._limits.lost_peers, sum(found))
 
     def places(self, chosen: Collection[str]) -> int:
         """Return how many lost peers are wanted now, beside those that were found again."""

@@ -64,7 +64,7 @@ class Neighbours:
         self._listening = listening
         self._tell = tell
         self._found: OrderedDict[str, tuple[PeerAddress, ...]] = OrderedDict()
-        self._heard: OrderedDict[str, int] = OrderedDict()  # lookups left; 0: it went
+        self._announced: OrderedDict[str, int] = OrderedDict()  # lookups left; 0: it went
         self._wake = trio.Event()
         self._problem = ""
         self._scope = trio.CancelScope()
@@ -135,24 +135,24 @@ class Neighbours:
         """Record that a name was added, changed or removed; the oldest of too many is dropped."""
         if name == self._name:
             return
-        self._heard[name] = _LOOKUPS if present else 0
-        self._heard.move_to_end(name)
-        if len(self._heard) > _MAX_FOUND:
-            self._heard.popitem(last=False)
+        self._announced[name] = _LOOKUPS if present else 0
+        self._announced.move_to_end(name)
+        if len(self._announced) > _MAX_FOUND:
+            self._announced.popitem(last=False)
         self._wake.set()
 
     async def _look_up(self, network: Zeroconf, own_peer_id: str) -> None:
         """Look up the addresses of announced names; a name without an answer is looked up again."""
         self._wake = trio.Event()
-        heard, self._heard = self._heard, OrderedDict()
-        for name, lookups in heard.items():
+        announced, self._announced = self._announced, OrderedDict()
+        for name, lookups in announced.items():
             if not lookups:
                 self._found.pop(name, None)
                 continue
             addresses = await trio.to_thread.run_sync(_addresses_of, network, self._swarm_id, name)
             if addresses is None:
                 if lookups > 1:
-                    self._heard.setdefault(name, lookups - 1)  # what came meanwhile is newer
+                    self._announced.setdefault(name, lookups - 1)  # what came meanwhile is newer
                 continue
             self._found.pop(name, None)
             if addresses and addresses[0].peer_id != own_peer_id:

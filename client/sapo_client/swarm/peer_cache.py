@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 
 _MAX_LINES: Final = 256
@@ -26,6 +26,4 @@ def save(path: Path, addresses: Iterable[PeerAddress]) -> None:
     """Replace the file in one step."""
     lines = [f"{address}\n" for address in list(dict.fromkeys(addresses))[:_MAX_LINES]]
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".new")
-    scratch.write_text("".join(lines), encoding="ascii")
-    os.replace(scratch, path)  # noqa: PTH105  the atomic one, named as such
+    write_atomically(path, "".join(lines))

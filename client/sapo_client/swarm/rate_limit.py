@@ -63,15 +63,15 @@ class TokenBucket:
 class KeyedBuckets:
     """A token bucket of one rate for each key; beyond a number of keys the oldest bucket is forgotten."""
 
-    def __init__(self, rate: Rate, most: int) -> None:
+    def __init__(self, rate: Rate, max_keys: int) -> None:
         self._rate = rate
-        self._most = most
+        self._max_keys = max_keys
         self._buckets: dict[str, TokenBucket] = {}
 
     def take(self, key: str, now_seconds: float, amount: float = 1) -> bool:
         """Take tokens of a key and return True, or take none and return False."""
         bucket = self._buckets.setdefault(key, TokenBucket(self._rate, now_seconds))
-        if len(self._buckets) > self._most:
+        if len(self._buckets) > self._max_keys:
             del self._buckets[next(iter(self._buckets))]
         return bucket.take(amount, now_seconds)
 

@@ -114,13 +114,13 @@ class DialAnswers:
         pass the router.
         """
         scopes = [scope_of(answer.host) for answer in self._answers.values()]
-        heard = [
+        counted = [
             answer
             for answer, scope in zip(self._answers.values(), scopes, strict=True)
             if scope is max(scopes)
         ]
-        reached = sum(answer.result is DialResult.REACHED for answer in heard)
-        refused = len(heard) - reached
+        reached = sum(answer.result is DialResult.REACHED for answer in counted)
+        refused = len(counted) - reached
         if reached >= max(1, refused):
             return Reachability.REACHABLE
         return Reachability.UNREACHABLE if refused >= _ENOUGH_REFUSALS else Reachability.UNKNOWN

@@ -24,7 +24,7 @@ from typing import Final
 ENOUGH_RELAYS: Final = 2
 """Relays with which an island is not short: two, since one may leave."""
 
-HEARD_SECONDS: Final = 60.0
+WINDOW_SECONDS: Final = 60.0
 """Time for which deliveries are remembered; a relay that is silent for longer is none any more."""
 
 PUBLISHED_SECONDS: Final = 3600.0
@@ -35,7 +35,7 @@ PATIENCE_SECONDS: Final = 5.0
 also have been a message meanwhile."""
 
 PROVING_MESSAGES: Final = 3
-"""Messages on an island within ``HEARD_SECONDS`` without any relayed one, from which on members are
+"""Messages on an island within ``WINDOW_SECONDS`` without any relayed one, from which on members are
 replaced."""
 
 
@@ -56,24 +56,24 @@ NOTHING_SHORT: Final[Mapping[int, Shortage]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Activity:
     """Observations of an island: last delivery of each relay, and times of other messages."""
 
     relayed: dict[str, float] = field(default_factory=dict)
-    said: deque[float] = field(default_factory=lambda: deque(maxlen=PROVING_MESSAGES))
+    messages: deque[float] = field(default_factory=lambda: deque(maxlen=PROVING_MESSAGES))
 
 
 class Relays:
     """The relays of each island among the connected peers."""
 
     def __init__(self) -> None:
-        self._heard: dict[int, _Heard] = defaultdict(_Heard)
+        self._activity: dict[int, _Activity] = defaultdict(_Activity)
         self._since: dict[str, float] = {}
         self._published: dict[int, float] = {}
 
     def published(self, island: int, now_seconds: float) -> None:
         """Record that this node published a message on an island."""
-        self._heard[island].said.append(now_seconds)
+        self._activity[island].messages.append(now_seconds)
         self._published[island] = now_seconds
 
     def published_on(self, islands: Collection[int], now_seconds: float) -> frozenset[int]:
@@ -92,9 +92,9 @@ class Relays:
             forwarder: the peer that delivered it first.
         """
         if forwarder == author:
-            self._heard[island].said.append(now_seconds)
+            self._activity[island].messages.append(now_seconds)
         else:
-            self._heard[island].relayed[forwarder] = now_seconds
+            self._activity[island].relayed[forwarder] = now_seconds
 
     def shortages(
         self, islands: Collection[int], connected: Collection[str], now_seconds: float
@@ -106,25 +106,27 @@ class Relays:
             connected: all connected peers, whoever opened the connection.
         """
         self._since = {peer: self._since.get(peer, now_seconds) for peer in connected}
-        for island in self._heard.keys() - islands:
-            del self._heard[island]
+        for island in self._activity.keys() - islands:
+            del self._activity[island]
         self._published = {each: when for each, when in self._published.items() if each in islands}
-        found = {island: self._shortage(heard, now_seconds) for island, heard in self._heard.items()}
+        found = {island: self._shortage(activity, now_seconds) for island, activity in self._activity.items()}
         return {island: shortage for island, shortage in found.items() if shortage is not None}
 
-    def _shortage(self, heard: _Heard, now_seconds: float) -> Shortage | None:
-        begin_seconds = now_seconds - HEARD_SECONDS
-        heard.relayed = {
-            peer: when for peer, when in heard.relayed.items() if when > begin_seconds and peer in self._since
+    def _shortage(self, activity: _Activity, now_seconds: float) -> Shortage | None:
+        begin_seconds = now_seconds - WINDOW_SECONDS
+        activity.relayed = {
+            peer: when
+            for peer, when in activity.relayed.items()
+            if when > begin_seconds and peer in self._since
         }
-        said = sum(when > begin_seconds for when in heard.said)
-        if not said or len(heard.relayed) >= ENOUGH_RELAYS:
+        messages = sum(when > begin_seconds for when in activity.messages)
+        if not messages or len(activity.relayed) >= ENOUGH_RELAYS:
             return None
         idle = frozenset(
             peer
             for peer, since in self._since.items()
-            if peer not in heard.relayed
+            if peer not in activity.relayed
             and now_seconds - since >= PATIENCE_SECONDS
-            and any(when > since for when in heard.said)
+            and any(when > since for when in activity.messages)
         )
-        return Shortage(idle, may_replace=not heard.relayed and said >= PROVING_MESSAGES)
+        return Shortage(idle, may_replace=not activity.relayed and messages >= PROVING_MESSAGES)

@@ -6,7 +6,8 @@ arrive in time is requested from another, random one, then from all that have an
 
 An attacker may announce messages first and not send them. That delays a message by two heartbeats at most,
 and a peer that let a request lapse is not waited for again for a minute. Forwarded messages are not delayed
-at all.
+at all. It may also invent ids: of one peer they are requested at a limited rate, and displace only those that
+it announced first itself.
 
 A peer that has announced a message has it, so the message is not forwarded to it; otherwise a node that has
 just connected would send what it requested to all its neighbours.
@@ -15,10 +16,13 @@ just connected would send what it requested to all its neighbours.
 from __future__ import annotations
 
 import random
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.rate_limit import KeyedBuckets
 
 PATIENCE_SECONDS: Final = 0.75
 """Wait for an answer before another peer is asked: two long-distance round trips."""
@@ -30,7 +34,14 @@ DISTRUST_SECONDS: Final = 60.0
 """Time for which a peer that let a request lapse is not waited for."""
 
 MAX_REQUESTS: Final = 8192
-"""Limit of pending messages."""
+"""Limit of pending messages; beyond it the peer that announced most of them first loses its oldest one."""
+
+ASKED_OF_PEER: Final = Rate(per_second=500, burst=4096)
+"""Rate of requested ids: the messages that are new to a node at the ceiling of rates, and those of sixteen
+topics at once. Without it an attacker that invents ids uses a megabyte a second of this node's upload."""
+
+MAX_PEERS: Final = 256
+"""Peers whose rates are remembered."""
 
 MAX_OTHERS: Final = 32
 """Further announcers that are remembered per message; beyond the limit a random selection."""
@@ -46,6 +57,7 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(slots=True)
 class _Request(Generic[P]):
+    first: P
     peer: P
     first_seconds: float
     asked_seconds: float
@@ -73,19 +85,28 @@ class Requested(Generic[P]):
         self._rng = rng
         self._asked = asked
         self._knows = knows
-        self._requests: OrderedDict[bytes, _Request[P]] = OrderedDict()
+        self._requests: dict[bytes, _Request[P]] = {}
+        self._by_first: dict[P, dict[bytes, None]] = {}
+        """Pending ids by the peer that announced them first, the oldest first."""
+        self._rooms = KeyedBuckets(ASKED_OF_PEER, MAX_PEERS)
         self._lapsed_seconds: dict[P, float] = {}
         self._announced: dict[P, set[str]] = defaultdict(set)
 
     def offered(self, peer: P, topic: str, identities: Sequence[bytes], now_seconds: float) -> list[bytes]:
-        """Return the ids to request now among those that a peer announces."""
-        lacking = [identity for identity in identities if not self._knows(identity, now_seconds)]
+        """Return the ids to request now among those that a peer announces.
+
+        Beyond a rate of requests to the peer, what it announces is not remembered.
+        """
+        room = int(self._rooms.available(str(peer), now_seconds))
+        lacking = [identity for identity in identities if not self._knows(identity, now_seconds)][:room]
         wanted = [identity for identity in lacking if self._takes(peer, identity, now_seconds)]
+        self._rooms.take(str(peer), now_seconds, len(wanted))
         if topic in self._announced[peer] and wanted:
             self._asked(peer, wanted)
         self._announced[peer].add(topic)
         while len(self._requests) > MAX_REQUESTS:
-            self._requests.popitem(last=False)
+            fullest: dict[bytes, None] = max(self._by_first.values(), key=len)
+            self._drop(next(iter(fullest)))
         return wanted
 
     def overdue(self, now_seconds: float) -> dict[P, list[bytes]]:
@@ -94,7 +115,7 @@ class Requested(Generic[P]):
         for identity, request in list(self._requests.items()):
             is_old = now_seconds - request.first_seconds >= MEMORY_SECONDS
             if is_old or self._knows(identity, now_seconds):
-                del self._requests[identity]
+                self._drop(identity)
             elif self._has_lapsed(request, now_seconds) and self._can_ask_again(request):
                 for peer in self._next(request):
                     request.peer, request.asked_seconds = peer, now_seconds
@@ -123,10 +144,17 @@ class Requested(Generic[P]):
             if request.peer == peer:
                 request.asked_seconds = _AT_ONCE
 
+    def _drop(self, identity: bytes) -> None:
+        first = self._requests.pop(identity).first
+        del self._by_first[first][identity]
+        if not self._by_first[first]:
+            del self._by_first[first]
+
     def _takes(self, peer: P, identity: bytes, now_seconds: float) -> bool:
         request = self._requests.get(identity)
         if request is None:
-            self._requests[identity] = _Request(peer, now_seconds, now_seconds, announced={peer})
+            self._requests[identity] = _Request(peer, peer, now_seconds, now_seconds, announced={peer})
+            self._by_first.setdefault(peer, {})[identity] = None
             return True
         request.announced.add(peer)
         if self._has_lapsed(request, now_seconds):

@@ -91,7 +91,8 @@ class SoughtPeers:
         self._turn_seconds = {each: self._turn_seconds.get(each, math.inf) for each in own}
         each_wants = wanted_on_each(len(wanted), self._limits)
         self._fewer = int(each_wants > 1 and not wanted.isdisjoint(own))
-        self._wanted = {each: each_wants + 1 if each in own else each_wants - self._fewer for each in wanted}
+        one_more = min(each_wants + 1, self._limits.sought_peers)  # never more than there are places
+        self._wanted = {each: one_more if each in own else each_wants - self._fewer for each in wanted}
         self._short = short
         if not any(shortage.may_replace for shortage in short.values()):
             self._pause_seconds = self._limits.further_seconds
@@ -240,7 +241,7 @@ class SoughtPeers:
         self._giving_way += 1
         if self._giving_way % self._limits.giving_way == 0:
             self._further_seconds = now_seconds + self._pause_seconds
-            self._pause_seconds = min(2 * self._pause_seconds, self._limits.most_further_seconds)
+            self._pause_seconds = min(2 * self._pause_seconds, self._limits.max_further_seconds)
         return found
 
     def _islands_of(self, peer_id: str) -> frozenset[int]:

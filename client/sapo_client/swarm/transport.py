@@ -121,7 +121,7 @@ class Transport(Protocol):
         """Return the connected peers, ordered by peer id."""
 
     def counters(self) -> Mapping[str, int]:
-        """Return what was received and dropped, and why, since the start."""
+        """Return the counts of received and dropped messages, by reason, since the start."""
 
     def blame(self, peer_id: str) -> None:
         """Penalise a peer for a REJECT message that it sent on request, as for a gossiped one."""

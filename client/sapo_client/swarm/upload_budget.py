@@ -12,7 +12,7 @@ from typing import Final
 UPLOAD_BITS_PER_SECOND: Final = 3e6
 """Upload budget: a tenth to a third of the uplink of a home connection."""
 
-FEWEST_NEIGHBOURS: Final = 2
+MIN_NEIGHBOURS: Final = 2
 """Least number of neighbours in a mesh of a node that sends too much. With a single one, the messages that it
 lacks would arrive only by IHAVE."""
 
@@ -33,18 +33,18 @@ class UploadBudget:
     """The most neighbours in each mesh, by what was sent in the last heartbeats.
 
     Args:
-        fewest, most: bounds of the number of neighbours.
+        minimum, maximum: bounds of the number of neighbours.
         heartbeat_seconds: time between two calls of ``beat``.
     """
 
     def __init__(
         self,
-        fewest: int,
-        most: int,
+        minimum: int,
+        maximum: int,
         heartbeat_seconds: float,
         bits_per_second: float = UPLOAD_BITS_PER_SECOND,
     ) -> None:
-        self._fewest, self._bound, self.most = fewest, most, most
+        self._minimum, self._maximum, self.limit = minimum, maximum, maximum
         self._heartbeat_seconds = heartbeat_seconds
         self._bits_per_second = bits_per_second
         self._sent_bytes = 0
@@ -54,7 +54,7 @@ class UploadBudget:
     @property
     def is_overdrawn(self) -> bool:
         """Whether it is exceeded with as few neighbours as a mesh may have."""
-        return self.most == self._fewest and self._mean > _FULL_SHARE * self._bits_per_second
+        return self.limit == self._minimum and self._mean > _FULL_SHARE * self._bits_per_second
 
     def sent(self, size_bytes: int) -> None:
         """Count bytes that were sent."""
@@ -67,13 +67,13 @@ class UploadBudget:
         self._mean += _WEIGHT * (now - self._mean)
         if self._pause:
             self._pause -= 1
-        elif self._mean > _FULL_SHARE * self._bits_per_second and self.most > self._fewest:
-            fitting = int(self.most * _FULL_SHARE * self._bits_per_second / self._mean)
-            self._change(max(self._fewest, min(self.most - 1, fitting)))
-        elif self._mean < _FREE_SHARE * self._bits_per_second and self.most < self._bound:
-            self._change(self.most + 1)
-        return self.most
+        elif self._mean > _FULL_SHARE * self._bits_per_second and self.limit > self._minimum:
+            fitting = int(self.limit * _FULL_SHARE * self._bits_per_second / self._mean)
+            self._change(max(self._minimum, min(self.limit - 1, fitting)))
+        elif self._mean < _FREE_SHARE * self._bits_per_second and self.limit < self._maximum:
+            self._change(self.limit + 1)
+        return self.limit
 
-    def _change(self, most: int) -> None:
-        self.most = most
+    def _change(self, limit: int) -> None:
+        self.limit = limit
         self._pause = _PAUSE_HEARTBEATS

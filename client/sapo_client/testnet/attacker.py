@@ -91,6 +91,7 @@ class Campaign:
     targets: tuple[str, ...]
     seed: int
     offset: int
+    attacks: tuple[Attack, ...] = ATTACKS
 
     def identity(self, kind: str) -> Identity:
         """Return the identity that runs a kind of attack."""
@@ -98,8 +99,8 @@ class Campaign:
 
     def order(self) -> list[Attack]:
         """Return the attacks, starting at this attacker's offset in the table."""
-        at = self.offset % len(ATTACKS)
-        return [*ATTACKS[at:], *ATTACKS[:at]]
+        at = self.offset % len(self.attacks)
+        return [*self.attacks[at:], *self.attacks[:at]]
 
 
 class Attacker:
@@ -119,11 +120,15 @@ class Attacker:
             nursery.start_soon(self._stop_on_signal, nursery.cancel_scope)
             await trio.sleep(max(0.0, self._campaign.manifest.genesis_seconds - time.time()))
             async with self._peer(LISTENER, listens=True, certified=True):
-                async with trio.open_nursery() as workers:
-                    for _ in range(CONCURRENT_ATTACKS):
-                        workers.start_soon(self._work)
+                await self.run_attacks()
                 _say("every kind of attack was run")
                 await trio.sleep_forever()
+
+    async def run_attacks(self) -> None:
+        """Run every kind of attack, until each has sent a message to a node."""
+        async with trio.open_nursery() as workers:
+            for _ in range(CONCURRENT_ATTACKS):
+                workers.start_soon(self._work)
 
     async def _work(self) -> None:
         while self._pending:
@@ -132,30 +137,42 @@ class Attacker:
                 await trio.sleep(RETRY_SECONDS)
                 continue
             self._pending.remove(attack)
-            await self._mount(attack)
+            if not await self._mount(attack):
+                self._pending.append(attack)
+                await trio.sleep(RETRY_SECONDS)
 
-    async def _mount(self, attack: Attack) -> None:
+    async def _mount(self, attack: Attack) -> bool:
+        """Run one kind of attack; return whether a message reached a node.
+
+        While the peer connects an epoch may end, after which there is nothing of the new one to repeat.
+        """
         async with self._peer(attack.name, certified=attack.certified, targets=attack.targets) as peer:
             messages = list(attack.make(self._context(attack)))
             if attack.burst:
-                await self._flood(attack, peer, messages)
+                sent = await self._flood(attack, peer, messages)
             else:
-                for message in messages:
-                    await self._send(attack, peer, message)
+                sent = sum([await self._send(attack, peer, message) for message in messages])
             await trio.sleep(FLOOD_LINGER_SECONDS if attack.burst else LINGER_SECONDS)
-        _say(f"{attack.name}: {len(messages)} messages")
+        _say(f"{attack.name}: {sent} of {len(messages)} messages sent")
+        return sent > 0
 
-    async def _send(self, attack: Attack, peer: Transport, message: Message) -> None:
+    async def _send(self, attack: Attack, peer: Transport, message: Message) -> bool:
+        """Publish a message; return whether it reached a peer."""
         reached = await peer.publish(message.topic, message.data)
         if reached:
             self._note(attack, peer, message, reached)
         await trio.sleep(MESSAGE_PAUSE_SECONDS)
+        return reached > 0
 
-    async def _flood(self, attack: Attack, peer: Libp2pTransport, messages: Sequence[Message]) -> None:
-        """Write full frames directly to the streams: the transport's own queues would limit the rate."""
+    async def _flood(self, attack: Attack, peer: Libp2pTransport, messages: Sequence[Message]) -> int:
+        """Write full frames directly to the streams: the transport's own queues would limit the rate.
+
+        Return the number of messages that were written to a stream.
+        """
         from libp2p.pubsub.pb import rpc_pb2
 
         gossip = peer._gossip
+        sent = 0
         for start in range(0, len(messages), FLOOD_FRAME_MESSAGES):
             frame = messages[start : start + FLOOD_FRAME_MESSAGES]
             rpc = rpc_pb2.RPC(
@@ -164,8 +181,10 @@ class Attacker:
             streams = list(gossip.peers.values())
             for stream in streams:
                 await gossip.write_msg(stream, rpc)
-            for message in frame:
+            for message in frame if streams else ():
                 self._note(attack, peer, message, len(streams))
+                sent += 1
+        return sent
 
     def _note(self, attack: Attack, peer: Transport, message: Message, reached: int) -> None:
         entry = {

@@ -25,6 +25,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId, SwarmI
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.topics import contributions_topic, rollouts_topic
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 SEEN_SECONDS: Final = 121.0
 """Seconds after which the transport has forgotten a message id, so that a copy reaches admission."""
@@ -270,7 +271,8 @@ def code_in_answer(context: AttackContext) -> Sequence[Message]:
     families = list(range(len(context.manifest.suite.families)))
     context.rng.shuffle(families)
     return [
-        context.sealed(context.rollout(*_hostile_texts(context), family=family)) for family in families[:3]
+        context.sealed(context.rollout(*_hostile_answers(context, family), family=family))
+        for family in families[:3]
     ]
 
 
@@ -297,6 +299,14 @@ def flood(context: AttackContext) -> Sequence[Message]:
     envelope = seal(Kind.ROLLOUT, context.manifest.swarm_id, base.to_payload(), context.key.seed)
     signatures = (context.rng.randbytes(64) for _ in range(FLOOD_MESSAGES))
     return [context.message(replace(envelope, signature=signature).to_bytes()) for signature in signatures]
+
+
+def _hostile_answers(context: AttackContext, family: int) -> list[str]:
+    """Return hostile texts as answers, where a scorer of the family is given them."""
+    texts = _hostile_texts(context)
+    if context.manifest.suite.families[family].answer == "plain":
+        return texts
+    return [f"{OPEN_TAG}{text}{CLOSE_TAG}" for text in texts]
 
 
 def _hostile_texts(context: AttackContext) -> list[str]:

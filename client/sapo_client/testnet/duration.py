@@ -18,11 +18,11 @@ def reason_to_go_on(settings: Settings, epochs: int, running: Sequence[NodeRecor
         epochs: number of epochs so far.
         running: records of the nodes that still run.
     """
-    most = 2 * settings.epochs
+    max_epochs = 2 * settings.epochs
     slowest = min(running, key=lambda record: len(record.steps), default=None)
-    if slowest is None or epochs >= most or len(slowest.steps) >= settings.steps:
+    if slowest is None or epochs >= max_epochs or len(slowest.steps) >= settings.steps:
         return None
     return (
         f"{slowest.name} has taken {len(slowest.steps)} of {settings.steps} steps, so the run goes on:"
-        f" epoch {epochs + 1} of at most {most}"
+        f" epoch {epochs + 1} of at most {max_epochs}"
     )

@@ -69,7 +69,7 @@ class NodeRecord:
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
         judged: by epoch, this node's assessment of the auditors' tallies.
-        most_peers: maximum number of peers connected at one time, including attackers.
+        max_peers: maximum number of peers connected at one time, including attackers.
         starts: number of times the node was started.
         service_failures: faults inside the node that its supervisor caught.
     """
@@ -92,7 +92,7 @@ class NodeRecord:
     posted: set[int] = field(default_factory=set)
     judged: dict[int, JudgedTallies] = field(default_factory=dict)
     peers: int = 0
-    most_peers: int = 0
+    max_peers: int = 0
     pool: int = 0
     learner_restarts: int = 0
     ledger_errors: list[str] = field(default_factory=list)
@@ -188,7 +188,7 @@ class NodeRecord:
             )
         )
         self.peers, self.pool = _int(event, "peers"), _int(event, "pool")
-        self.most_peers = max(self.most_peers, self.peers)
+        self.max_peers = max(self.max_peers, self.peers)
 
     def _refused(self, event: Event) -> None:
         reason, count = _text(event, "reason"), _int(event, "count", default=1)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
@@ -106,11 +107,9 @@ def own_entry() -> ProcessEntry:
 
 
 def keep(layout: Layout, state: TestnetState) -> None:
-    """Write the state file atomically."""
-    scratch = layout.state.with_suffix(".new")
+    """Write the state file."""
     document = {"format": FORMAT, "rpc_url": state.rpc_url, "processes": [asdict(e) for e in state.entries]}
-    scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(layout.state)
+    write_atomically(layout.state, json.dumps(document, indent=2) + "\n")
 
 
 def read(layout: Layout) -> TestnetState:

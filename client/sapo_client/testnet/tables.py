@@ -11,6 +11,7 @@ from sapo_client.testnet.auditors import AuditorRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow, points_of
 from sapo_client.testnet.node_record import NodeRecord, Trend, trend
 from sapo_client.testnet.skills import Skills, travelled
+from sapo_client.units import TOKEN
 from sapo_protocol.errors import Reason
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _AUDITOR_NOTE = (
     "were settled before it came. Points apart: by how much its tallies lie outside the counted ones. An "
     "auditor whose tallies come late and lie apart has lied; that moves no points and stops no epoch."
 )
-TOKEN_UNIT = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Table:
 
 
 def node_table(records: Sequence[NodeRecord], ledger: Sequence[EpochRow]) -> Table:
-    """Return what each honest node did."""
+    """Return each honest node's rounds, rewards and counts."""
     columns = (
         "node", "rounds", "reward start", "reward end", "peers",
         "shared", "accepted", "no signal", "sampled", "refused", "points",
@@ -92,7 +92,7 @@ def _node_row(record: NodeRecord, ledger: Sequence[EpochRow]) -> tuple[str, ...]
         str(len(record.steps)),
         f"{change.start:.3f}" if change else "",
         f"{change.end:.3f}" if change else "",
-        str(record.most_peers),
+        str(record.max_peers),
         str(len(record.published)),
         str(len(record.admitted)),
         str(record.without_advantage),
@@ -103,7 +103,7 @@ def _node_row(record: NodeRecord, ledger: Sequence[EpochRow]) -> tuple[str, ...]
 
 
 def skill_table(skills: Sequence[Skills]) -> Table:
-    """Return what nodes learnt in families of which they knew nothing, and what they kept of the others."""
+    """Return the nodes' success at start and end, in families that they lacked and in the others."""
     columns = ("node", "knew nothing of", "start", "end", "chance", "others: start", "end", "chance")
     rows = [(each.name, ", ".join(each.lacked), *_ends(each.learnt), *_ends(each.kept)) for each in skills]
     mean = [("mean", "", *_ends(travelled(skills)), "", "", "")] if skills else []
@@ -137,7 +137,7 @@ def _attack_row(row: AttackRow, files: Sequence[str]) -> tuple[str, ...]:
 
 
 def ledger_table(ledger: Sequence[EpochRow], records: Sequence[NodeRecord]) -> Table:
-    """Return what the chain holds of each epoch, with every node's points if the tallies explain them."""
+    """Return the final record of each epoch, with every node's points if the tallies explain them."""
     columns = ("epoch", "points", *(record.name for record in records), "contribution root")
     rows = (
         (
@@ -164,6 +164,6 @@ def auditor_table(auditors: Sequence[AuditorRow]) -> Table:
 def claim_table(claim: Claim) -> Table:
     """Return the reward that was paid at the end."""
     columns = ("claim of", "points paid before", "after", "tokens before", "after")
-    tokens = (f"{amount / TOKEN_UNIT:,.0f}" for amount in (claim.tokens_before, claim.tokens_after))
+    tokens = (f"{amount / TOKEN:,.0f}" for amount in (claim.tokens_before, claim.tokens_after))
     row = (claim.name, str(claim.points_before), str(claim.points_after), *tokens)
     return Table("Claim", columns, (row,))

@@ -21,7 +21,7 @@ from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS
 
 _SCHEMA = Schema(Rule.COMMITMENT_KEYS, Rule.COMMITMENT_TYPES, Rule.COMMITMENT_RESERVED, required=5)
-_SLOTS = Bound(Rule.COMMITMENT_SLOTS, least=1, most=MAX_COMMITTED_SLOTS // 8)
+_SLOTS = Bound(Rule.COMMITMENT_SLOTS, minimum=1, maximum=MAX_COMMITTED_SLOTS // 8)
 
 
 @dataclass(frozen=True, slots=True)

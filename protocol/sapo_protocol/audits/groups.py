@@ -38,7 +38,7 @@ class OpenedGroup:
 
 
 def parse_group_request(request: bytes) -> GroupRequest | None:
-    """Return what a request asks for, or None if it is malformed."""
+    """Return the parsed request, or None if it is malformed."""
     try:
         value = decode(request, MAX_FLAT_VALUES)
     except RemoteProtocolError:

@@ -158,7 +158,7 @@ def to_record_request(islands: Sequence[int], own: bytes | None) -> bytes:
 
 
 def parse_record_request(request: bytes) -> RecordRequest | None:
-    """Return what a peer asks for; None if it is not well formed."""
+    """Return the parsed request of a peer; None if it is malformed."""
     try:
         items = decode(request, _MAX_VALUES)
     except RemoteProtocolError:

@@ -101,7 +101,7 @@ class FetchedRollouts:
 
 
 def parse_id_request(request: bytes) -> IdRequest | None:
-    """Return what a request for ids asks for, or none if it is malformed."""
+    """Return the parsed request for ids, or none if it is malformed."""
     match _decoded(request):
         case (int() as epoch, tuple() as islands, bytes() as after):
             numbers = [island for island in islands if isinstance(island, int) and island <= _MAX_ISLAND]

@@ -39,7 +39,7 @@ class Auditors:
         return tuple(sorted(accounts))
 
     @property
-    def everybody(self) -> frozenset[Account]:
+    def all_accounts(self) -> frozenset[Account]:
         """All who are auditors in any epoch."""
         return frozenset(self.founders) | {each.entering for each in self.replacements}
 

@@ -16,10 +16,10 @@ MAX_COMMITTED_SLOTS: Final = 65_536
 
 
 _MAX_AUDIT_SECONDS = 150
-"""What an audit takes at most beside finality, from an epoch's end to the first turn: five graces."""
+"""Longest time of an audit beside finality, from an epoch's end to the first turn: five graces."""
 
 
-def most_finality_seconds(epoch_seconds: int) -> int:
+def max_finality_seconds(epoch_seconds: int) -> int:
     """Return the largest ``finality_seconds`` with which an epoch is audited before the next one ends.
 
     Negative where there is none.

@@ -207,8 +207,8 @@ def middle_outcomes(groups: Mapping[bytes, Sequence[GroupOutcome]]) -> Outcomes:
     Args:
         groups: of each account with any, in the order of slots.
     """
-    most = median_low(map(len, groups.values())) if groups else 0
-    taken = {account: found[:most] for account, found in groups.items()}
+    max_groups = median_low(map(len, groups.values())) if groups else 0
+    taken = {account: found[:max_groups] for account, found in groups.items()}
 
     def rank(account: bytes) -> tuple[Fraction, bytes]:
         found = taken[account]

@@ -10,7 +10,7 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 
 _MAX_UNIT_BITS: Final = 96
-"""What the contract keeps of an account's tokens: enough for 79 billion tokens of 18 decimals."""
+"""Bits of an account's tokens in the contract: enough for 79 billion tokens of 18 decimals."""
 
 MAX_ATTESTERS: Final = 16
 
@@ -43,7 +43,7 @@ class BondGate:
             raise LocalProtocolError(f"a unit of a bond is 1 to 2^{_MAX_UNIT_BITS} - 1 of the token's parts")
 
     def units(self, bonded: int) -> Fraction:
-        """Return what an account counts with an amount of bonded tokens: in proportion, 0 to 1.
+        """Return the units of an account with an amount of bonded tokens: in proportion, 0 to 1.
 
         Args:
             bonded: in the token's smallest part.
@@ -58,7 +58,7 @@ class BondGate:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """What the Ethereum Attestation Service holds of one attestation, as far as a gate looks at it.
+    """The fields of an attestation in the Ethereum Attestation Service that a gate checks.
 
     Attributes:
         schema: of its content, by its uid.
@@ -116,7 +116,7 @@ class EasGate:
         return is_made and not has_ended and self.is_ours(attestation)
 
     def units(self, attestations: int) -> Fraction:
-        """Return what an account counts with a number of attestations: nothing with none, else 1."""
+        """Return the units of an account with a number of attestations: 0 with none, else 1."""
         return Fraction(min(1, attestations))
 
     def to_value(self) -> Value:

@@ -36,7 +36,7 @@ def successor_digest(document: bytes) -> Digest:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """What changes in a swarm.
+    """The changed terms of a swarm.
 
     Attributes:
         lineage: the swarm id, which is the digest of the swarm's first manifest.

@@ -108,12 +108,12 @@ class Silent(Faulty):
 
     is_silent = False
 
-    def __init__(self, methods: Methods, chain: ForkingChain, most_sent: int) -> None:
+    def __init__(self, methods: Methods, chain: ForkingChain, max_sent: int) -> None:
         super().__init__(methods, chain)
-        self._most_sent = most_sent
+        self._max_sent = max_sent
 
     def answer(self, method: str, params: list[Any]) -> object:
-        if self.is_silent or self.sent > self._most_sent:
+        if self.is_silent or self.sent > self._max_sent:
             raise ChainClosed
         return super().answer(method, params)
 
@@ -277,7 +277,7 @@ def test_a_claim_over_an_endpoint_that_falls_silent_is_queued_or_fails(
 ) -> None:
     """What the command says is so: the next one finds the claim in the outbox, or queues it."""
     monkeypatch.setattr(ledger_session, "PATIENCE_SECONDS", 6.0)
-    silent = Silent(desk.methods, desk.engine, most_sent=0)
+    silent = Silent(desk.methods, desk.engine, max_sent=0)
 
     def consent(fields: Sequence[SignedFields]) -> None:
         silent.is_silent = not is_queued

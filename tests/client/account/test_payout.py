@@ -80,6 +80,13 @@ async def test_a_repeated_payout_request_announces_nothing_once_the_chain_has_it
     assert payout_state(harness) == (BOB.account, (Account(bytes(20)), 0))
 
 
+def test_without_consent_claims_stay_with_their_address(harness: AuditorHarness) -> None:
+    with pytest.raises(SapoError, match="nothing was signed"):
+        payout(harness.config(), str(BOB.account), refuse)
+    assert payout_state(harness) == (ALICE.account, (Account(bytes(20)), 0))
+    assert payout(harness.config(), str(THIRD), agree)["claims go to"] == str(THIRD), "nothing was queued"
+
+
 @pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
 def test_an_invalid_account_is_refused(harness: AuditorHarness, text: str) -> None:
     with pytest.raises(SapoError, match="is not an account"):

@@ -132,6 +132,15 @@ def test_an_identity_of_another_account_or_the_same_key_is_refused_as_successor(
             rotate(config(world, data), old.path, path, agree)
 
 
+def test_a_rotation_is_refused_in_a_directory_in_which_no_node_ran(
+    world: World, old: Identity, tmp_path: Path
+) -> None:
+    """Its signing database does not know what the old key has signed."""
+    with pytest.raises(SapoError, match="no node ever ran"):
+        rotate(config(world, DataDir(tmp_path / "empty").create()), old.path, tmp_path / "new.json", agree)
+    assert not (tmp_path / "new.json").exists()
+
+
 def test_a_rotation_is_refused_while_a_node_runs(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:

@@ -49,4 +49,4 @@ def test_hostile_rollouts_are_admitted_and_contain_code() -> None:
     swarm, author = BenchSwarm(), BenchAuthor(HOSTILE_AUTHORS)
     admitted = swarm.admission([author]).admit(swarm.message(author, 0, 0, HOSTILE), swarm.now_seconds)
     assert admitted.rollout.completions == HOSTILE
-    assert any(map(holds_code, HOSTILE))
+    assert any(holds_code(swarm.manifest.suite.families[0], text) for text in HOSTILE)

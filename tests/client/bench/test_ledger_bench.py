@@ -1,7 +1,7 @@
 """The ledger's benchmark: real transactions, whose gas does not depend on the number of rollouts."""
 
-from sapo_client.bench.accounts import DATA_TARGET, PROOF_TARGET, accounts_cost
 from sapo_client.bench.ledger import BIND_TARGET, CLAIM_TARGET, EPOCH_TARGET, SWARMS, ledger_gas
+from sapo_client.bench.settlement import DATA_TARGET, PROOF_TARGET, accounts_cost
 from sapo_client.cli.bench import _gas_rows, _step_row
 from sapo_client.lab.economy import Rules
 

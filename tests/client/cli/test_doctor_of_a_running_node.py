@@ -76,7 +76,7 @@ async def test_an_unreachable_node_with_an_unknown_number_of_islands(
         Check(
             "islands",
             "warn",
-            "2, of which this node hears 0, 1 (as last known: this epoch's number is not)",
+            "2; this node is subscribed to 0, 1 (as last known: this epoch's number is not)",
             ISLANDS_HINT,
         ),
     ]
@@ -85,7 +85,7 @@ async def test_an_unreachable_node_with_an_unknown_number_of_islands(
 async def test_a_known_number_of_islands(tmp_path: Path) -> None:
     islands = IslandsReport(count=2, is_known=True, next_count=2, carried=(0,))
     [_, check] = await told(DataDir(tmp_path), islands=islands)
-    assert check == Check("islands", "ok", "2, of which this node hears 0")
+    assert check == Check("islands", "ok", "2; this node is subscribed to 0")
 
 
 def test_without_a_running_node_there_are_no_checks(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ async def test_a_report_of_another_version_is_an_error(home: dict[str, str], dat
 
 
 NOT_YET = "not known yet: the ledger and the proposals behind its last final epochs are read"
-HEARS = "4, of which this node hears 1, 3"
+SUBSCRIBED = "4; this node is subscribed to 1, 3"
 
 
 @pytest.mark.parametrize(
@@ -257,19 +257,19 @@ HEARS = "4, of which this node hears 1, 3"
             IslandsReport(),
             NOT_YET,
         ),
-        (IslandsReport(count=1, is_known=True, carried=(0,)), "1, of which this node hears 0"),
-        (IslandsReport(count=4, is_known=True), "4, of which this node hears none yet"),
+        (IslandsReport(count=1, is_known=True, carried=(0,)), "1; this node is subscribed to 0"),
+        (IslandsReport(count=4, is_known=True), "4; this node is subscribed to none yet"),
         (
             IslandsReport(count=4, is_known=True, next_count=4, carried=(1, 3)),
-            "4, of which this node hears 1, 3",
+            "4; this node is subscribed to 1, 3",
         ),
         (
             IslandsReport(count=4, is_known=True, next_count=2, carried=(1, 3)),
-            f"{HEARS}; 2 from the next epoch on",
+            f"{SUBSCRIBED}; 2 from the next epoch on",
         ),
         (
             IslandsReport(count=2, carried=(1,)),
-            "2, of which this node hears 1 (as last known: this epoch's number is not)",
+            "2; this node is subscribed to 1 (as last known: this epoch's number is not)",
         ),
     ],
 )
@@ -289,3 +289,19 @@ def test_status_shows_announced_terms_and_whether_the_node_follows_them(
 ) -> None:
     change = ChangeReport(name="new terms", activation_epoch=12, epochs=epochs, trouble=trouble)
     assert change_text(change) == text
+
+
+async def test_a_node_that_has_just_started_says_so(
+    home: dict[str, str], data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty table and two dashes told a newcomer nothing."""
+    new = STATUS.model_copy(update={"reward": None, "reward_start": None, "round": 0})
+    monkeypatch.setitem(globals(), "STATUS", new)
+    monkeypatch.setitem(globals(), "PEERS", PeersReport(peers=()))
+    async with running(data):
+        shown = await ask(home, data, "status")
+        peers = await ask(home, data, "peers")
+    assert "reward        none yet: no round has ended since the start\n" in shown.stdout.decode()
+    assert peers.stderr.decode() == (
+        "no peer is connected: `sapo status` says whether that is an error and what to do\n"
+    )

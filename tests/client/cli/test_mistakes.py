@@ -163,7 +163,12 @@ def test_a_port_that_another_node_holds(join: Join) -> None:
 
 
 def test_an_address_of_another_machine(join: Join) -> None:
-    assert_told(join("--listen", "/ip4/203.0.113.7/tcp/4001"), 5, "cannot listen on /ip4/203.0.113.7")
+    told = "cannot listen on /ip4/203.0.113.7"
+    assert_told(join("--listen", "/ip4/203.0.113.7/tcp/4001"), 5, told, "--listen /ip4/0.0.0.0/tcp/0")
+
+
+def test_a_data_directory_whose_name_is_too_long(join: Join) -> None:
+    assert_told(join("--data-dir", "z" * 300), 8, "File name too long", "--data-dir")
 
 
 @pytest.mark.parametrize("name", ["node.sqlite", "outbox.sqlite"])

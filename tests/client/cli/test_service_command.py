@@ -67,3 +67,17 @@ def test_a_service_that_would_need_a_prompt_is_refused(sapo: Run, tmp_path: Path
     done = sapo("service", "install", "--data-dir", "node", "--passphrase-file", "word")
     assert (done.returncode, "no swarm to join" in done.stderr) == (3, True)
     assert sapo("service", "install", "--name", "a/b").returncode in (2, 4)
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "uninstall"])
+def test_without_a_unit_every_command_says_how_to_install_one(
+    sapo: Run, tmp_path: Path, command: str
+) -> None:
+    """`logs` printed what journalctl says of a unit that never was."""
+    unit = tmp_path / "home/.config/systemd/user/sapo.service"
+    done = sapo("service", command)
+    assert (done.returncode, done.stderr) == (
+        3,
+        f"error: no service is installed: there is no {unit}\n"
+        "hint: install one: sapo service install --identity key\n",
+    )

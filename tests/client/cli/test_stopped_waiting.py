@@ -64,7 +64,7 @@ def test_a_request_that_an_earlier_process_did_not_see_ends_no_other(tmp_path: P
     assert (trial.tries, sum(trial.slept)) == (2, 7.0)
 
 
-def test_no_stop_request_is_written_for_a_process_that_does_not_wait(tmp_path: Path) -> None:
+def test_no_stop_request_is_written_for_a_process_that_does_not_heed_it(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "node").create()
     held = Lock.of_directory(data)
     with held.held(), pytest.raises(NodeSilent, match="a node is starting in"):
@@ -82,7 +82,7 @@ def test_a_stop_request_that_cannot_be_written_is_an_error_with_a_hint(tmp_path:
         held.note(AwaitedStart(FindingCode.DISK_FULL, "the disk is full").to_note())
         with pytest.raises(SapoError) as caught:
             ControlClient(data).stop(finish=False)
-    assert caught.value.text.startswith("cannot ask the waiting node to stop: ")
+    assert caught.value.text.startswith("cannot ask the node that starts to stop: ")
     assert caught.value.hint == (
         "press Ctrl-C where it runs, or end its process (kill), which `sapo status` names"
     )

@@ -8,7 +8,7 @@ from support.swarm import make_chain_manifest
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.audits import audits_of
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.terms.audits import AuditTerms, most_finality_seconds
+from sapo_protocol.terms.audits import AuditTerms, max_finality_seconds
 
 TERMS: dict[str, Any] = {"difficulty": "fixed", "epoch_seconds": 600, "finality_seconds": 60}
 
@@ -39,7 +39,7 @@ def test_sampled_audits_with_difficulty_follow_are_refused() -> None:
 
 @pytest.mark.parametrize("epoch_seconds", [1, 7, 60, 299, 300, 301, 600, 7200])
 def test_a_block_that_settles_too_late_is_refused_here_and_by_the_manifest(epoch_seconds: int) -> None:
-    most = most_finality_seconds(epoch_seconds)
+    most = max_finality_seconds(epoch_seconds)
     made = {"version": 2, "audits": AuditTerms(4, 1), "epoch_seconds": epoch_seconds}
     allowed = {"epoch_seconds": epoch_seconds, "finality_seconds": most}
     assert audits_of(1, **{**TERMS, **allowed}) == make_chain_manifest(**made, finality_seconds=most).audits

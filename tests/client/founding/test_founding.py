@@ -64,8 +64,8 @@ def test_the_quote_matches_the_sent_transactions(chain: ServedChain, tmp_path: P
     before = balance(chain, DEPLOYER.address)
     manifest = begun.carry_out(SUITE)
     assert tx.next_nonce(chain.rpc, address(DEPLOYER)) == len(quoted.steps)
-    assert before - balance(chain, DEPLOYER.address) <= quoted.most_wei
-    assert begun.quote().most_wei == 0
+    assert before - balance(chain, DEPLOYER.address) <= quoted.max_wei
+    assert begun.quote().max_wei == 0
     assert {step.does for step in quoted.steps} >= {"create EpochLedger", "call SapoToken.transfer"}
     assert manifest_from_json((tmp_path / "swarm" / "manifest.json").read_text()) == manifest
 

@@ -18,10 +18,10 @@ from sapo_client.lab.attackers.campaign import AttackCampaign, campaign_of
 from sapo_client.lab.attackers.catalogue import ATTACKS
 from sapo_client.lab.attackers.learning import AttackedRuns
 from sapo_client.lab.attackers.report import lost_after, write_attack_report
+from sapo_client.lab.initial_models import kind_of
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import PRESETS, ExperimentPlan, Run, planned, require_packaged, seeds_of
 from sapo_client.lab.simulate import manifest_of
-from sapo_client.lab.starts import kind_of
 from sapo_client.lab.statistics import estimate
 from sapo_client.lab.store import Curve
 

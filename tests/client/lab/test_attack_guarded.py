@@ -31,7 +31,7 @@ from sapo_verification.tasks.generators import derive
 from sapo_verification.tasks.scorers import score
 
 PLAN = GuardPlan(rounds=2, canary=2, steps=1, per_step=4, texts=4, every=1, held_out=2)
-FAMILIES = tuple(family(name, "worked") for name in (PLAN.gift, PLAN.target))
+FAMILIES = tuple(family(name, "worked") for name in (PLAN.taught, PLAN.target))
 
 BEFORE = Seen(promoted=0, to_check=4, every=4)
 EARLY, LATE = Seen(1, to_check=3, every=4), Seen(1, to_check=2, every=4)
@@ -45,6 +45,7 @@ EARLY, LATE = Seen(1, to_check=3, every=4), Seen(1, to_check=2, every=4)
         ("wait", (RIGHT, MISLED, MISLED)),
         ("pulse", (RIGHT, MISLED, RIGHT)),
         ("plant", (RIGHT, PLANTED, PLANTED)),
+        ("early", (PLANTED, RIGHT, RIGHT)),
     ],
 )
 def test_a_tactic_follows_promotions_and_checks(name: str, lessons: tuple[str, str, str]) -> None:
@@ -94,7 +95,7 @@ def test_a_run_is_the_same_again(tmp_path: Path) -> None:
     one, two = (guard(replace(PLAN, tactic="ruin"), tmp_path / name) for name in ("one", "two"))
     assert one == two
     assert [each.round for each in one] == [0, 1, 2]
-    assert {name for each in one for name in each.held_out} == {PLAN.gift, PLAN.target}
+    assert {name for each in one for name in each.held_out} == {PLAN.taught, PLAN.target}
 
 
 def test_the_command_shows_its_runs_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

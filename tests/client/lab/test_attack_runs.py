@@ -147,6 +147,7 @@ def test_rows_list_received_groups_and_weights(swarms: dict[str, Swarm]) -> None
         "length",
         "sunday",
         "copied",
+        "end",
         "shorter",
         "start",
         "other start",

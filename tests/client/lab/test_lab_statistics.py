@@ -11,11 +11,11 @@ from support.curves import curve_point
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.arms import ARMS
+from sapo_client.lab.initial_models import groups_of
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.report import write_report
 from sapo_client.lab.simulate import manifest_of
-from sapo_client.lab.starts import groups_of
 from sapo_client.lab.statistics import (
     Budget,
     Estimate,
@@ -260,13 +260,18 @@ def test_groups_are_classified_by_the_families_that_initial_models_know() -> Non
     assert groups_of(PLAN) == []
 
 
-def test_the_page_separates_results_by_initial_model(tmp_path: Path) -> None:
-    store = ExperimentStore(tmp_path)
+def page_of_specialists(folder: Path) -> str:
+    """Write the report of an experiment with one run; return its page."""
+    store = ExperimentStore(folder)
     store.create(MIXED, lambda: manifest_of(MIXED))
     run = Run(MIXED, ARMS["4/4"], 0)
     store.work(run).mkdir(parents=True)
     store.finish(run, specialist_rows(), 1.0)
-    page = write_report(store).read_text(encoding="utf-8")
+    return write_report(store).read_text(encoding="utf-8")
+
+
+def test_the_page_separates_results_by_initial_model(tmp_path: Path) -> None:
+    page = page_of_specialists(tmp_path)
     assert "agents start from `bundled` and `bundled-chatty`.\n" in page
     assert "| agents, families | 4/4 |\n" in page
     assert "| from bundled, the other half's | 0.000, 0.500 |\n" in page
@@ -278,6 +283,20 @@ def test_the_page_separates_results_by_initial_model(tmp_path: Path) -> None:
         **{"kind": "the other half's", "round": "2", "tokens": "20", "trained_tokens": "16"},
         **{"seconds": "1.0", "received_bytes": "200", "held_out": "0.5", "greedy": "0.5"},
     }
+
+
+def test_the_page_names_the_settings_and_explains_every_column_of_its_files(tmp_path: Path) -> None:
+    page = page_of_specialists(tmp_path)
+    assert "The families are calendar_arithmetic, binary_matrix, bf.\n" in page
+    assert "temperature 1; every " in page
+    columns = set()
+    for file in sorted(tmp_path.glob("*.csv")):
+        names = next(csv.reader(file.open(encoding="utf-8")))
+        assert f"* `{file.name}` has " in page
+        assert f": {', '.join(f'`{name}`' for name in names)}.\n" in page
+        columns.update(names)
+    explained = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert (len(explained), set(explained)) == (len(columns), columns)
 
 
 def test_a_folder_without_an_experiment_is_an_error(tmp_path: Path) -> None:

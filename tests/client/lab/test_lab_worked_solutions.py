@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.held_out import fresh_item, reward
 from sapo_client.lab.pretrain import KIND_A, KIND_B
-from sapo_client.lab.trial import reward
 from sapo_client.lab.worked.solutions import DAYS, WORKED_SOLUTIONS, bare, worked_solution
 from sapo_verification.suites.catalogue import WORKED, family
 from sapo_verification.tasks.generators import Item, derive, solution

@@ -96,3 +96,17 @@ def test_the_setting_own_baseline_changes_the_loss(tmp_path: Path) -> None:
         trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.8, MIN_SAMPLES)})
         losses.append(trainer.step([group(rewards)]).loss)
     assert losses == [pytest.approx(0.0, abs=1e-5), pytest.approx(-(0.2 - 7 * 0.8) / 0.4 / 8, abs=1e-5)]
+
+
+def test_the_advantage_of_a_first_right_answer_is_bounded_as_stated() -> None:
+    assert FamilyBaseline(0.0, MIN_SAMPLES).advantages([1.0, 0.0]) == pytest.approx((8 / math.sqrt(7), 0.0))
+    assert FamilyBaseline(0.25, MIN_SAMPLES).advantages([1.0, 0.0]) == pytest.approx((3**0.5, -(3**-0.5)))
+
+
+def test_a_mean_is_the_arithmetic_one_of_256_values_and_then_moves_by_a_256th() -> None:
+    rewards = [float(number % 3 == 0) for number in range(256)]
+    before = FamilyBaseline().after(rewards)
+    assert astuple(before) == pytest.approx((86 / 256, 256))
+    after = before.after([1.0, 0.0])
+    once = before.mean + (1.0 - before.mean) / 256
+    assert astuple(after) == pytest.approx((once - once / 256, 258), rel=1e-12)

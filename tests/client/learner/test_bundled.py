@@ -6,8 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.trial import reward
+from sapo_client.lab.held_out import fresh_item, reward
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import BUNDLED, BUNDLED_CHATTY, BUNDLED_SMALL, PACKAGED, load_policy
 from sapo_verification.suites.catalogue import NANO_DEFAULT, family

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.corpus import PHRASES, Authors, Document, completion, documents
+from sapo_client.lab.held_out import fresh_item, reward
 from sapo_client.lab.pretrain import (
     FROM_A_POLICY,
     FROM_NOTHING,
@@ -26,7 +27,6 @@ from sapo_client.lab.pretrain import (
     update,
 )
 from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer, words_of_prompts
-from sapo_client.lab.trial import TrialPlan, reward, run
 from sapo_client.learner.policy import load_policy
 from sapo_verification.suites.catalogue import FAMILIES, family
 
@@ -68,7 +68,6 @@ def test_shares_of_authors_must_not_exceed_one() -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_only_the_bare_answer_is_rewarded(name: str) -> None:
     """The chatty author's phrases have reward 0, so that reinforcement learning can improve on them."""
-    from sapo_client.lab.held_out import fresh_item
     from sapo_verification.tasks.generators import solution
 
     chosen, draw = family(name, "nano"), random.Random(name)
@@ -179,15 +178,3 @@ def test_a_policy_is_trained_further_with_other_authors(tmp_path: Path) -> None:
     before, after = (load_policy(str(tmp_path / name), "cpu") for name in ("start", "end"))
     assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
     assert steps[-1].loss < steps[0].loss
-
-
-def test_a_trial_trains_on_others_rollouts(tmp_path: Path) -> None:
-    """A random policy is too rarely right to share anything; the test is that the parts work together."""
-    folder = make_policy_folder(tmp_path / "model")
-    plan = TrialPlan(
-        str(folder), ("propositional_logic",), agents=2, local=2, external=2, rounds=2, evaluate_every=2
-    )
-    rounds = list(run(plan))
-    assert [each.number for each in rounds] == [1, 2]
-    assert all(each.by_family.keys() == {"propositional_logic"} for each in rounds)
-    assert [each.held_out for each in rounds] == [each.by_family["propositional_logic"] for each in rounds]

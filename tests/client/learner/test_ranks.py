@@ -269,11 +269,11 @@ def test_two_ranks_hold_a_candidate_and_promote_it_as_one_process_does(settings:
             "completions": answers["policy"]
         }
         child.call("checkpoint")
+        resumed = copied(two, "resumed", ranks=1)
         child.call("promote")
         assert child.call("evaluate", prompts=PROMPTS, temperature=0.25, seed=5) == {
             "completions": answers["candidate"]
         }
-    resumed = copied(two, "resumed", ranks=1)
     alone = LearnerHere(resumed)
     alone.call("promote")
     alone.call("checkpoint")

@@ -9,7 +9,8 @@ from support.policies import make_policy_folder
 
 from sapo_client.learner import grpo
 from sapo_client.learner.generate import Completion
-from sapo_client.learner.service import MAX_HELD_GROUPS, Service
+from sapo_client.learner.held_groups import MAX_HELD_GROUPS
+from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import Message
 

@@ -10,9 +10,12 @@ import torch
 from requests import HTTPError
 from support.vllm_modules import (
     LLM,
+    AnyWeightSource,
     HTTPVLLMWeightSyncClient,
     NCCLTrainerInitInfo,
     Transfers,
+    WeightSource,
+    WeightSourceOf33,
     changed,
     install,
 )
@@ -113,8 +116,12 @@ def test_each_of_several_ranks_names_itself_to_its_engine(monkeypatch: pytest.Mo
     assert (os.environ["RANK"], os.environ["LOCAL_RANK"]) == ("1", "1")
 
 
+@pytest.mark.parametrize("weight_source", [WeightSource, WeightSourceOf33])
 @pytest.mark.parametrize("rank", [0, 4])
-def test_a_server_is_sent_the_present_weights_with_adapters_merged(transfers: Transfers, rank: int) -> None:
+def test_a_server_is_sent_the_present_weights_with_adapters_merged(
+    monkeypatch: pytest.MonkeyPatch, weight_source: type[AnyWeightSource], rank: int
+) -> None:
+    transfers = install(monkeypatch, weight_source=weight_source)
     plain = load_policy("bundled", "cpu")
     policy = plain.with_adapters(rank) if rank else plain
     push = nccl_push(replace(policy, device=torch.device("cuda")), "http://10.0.0.2:8000", workers=2)

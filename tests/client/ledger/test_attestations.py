@@ -34,14 +34,14 @@ class Endpoint(Liar):
 
     Attributes:
         asked: how often it was asked what, by method.
-        most_blocks: in one question for logs.
+        max_blocks: in one question for logs.
         state: what it says of every call, if not the truth.
     """
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         self.asked: Counter[str] = Counter()
-        self.most_blocks = 10_000
+        self.max_blocks = 10_000
         self.state: str | None = None
 
     def _call(self, method: str, params: list[Any]) -> object:
@@ -49,7 +49,7 @@ class Endpoint(Liar):
         if method == "eth_call" and self.state is not None:
             return self.state
         answer = super()._call(method, params)
-        if method == "eth_getLogs" and self.sought[-1][1] - self.sought[-1][0] >= self.most_blocks:
+        if method == "eth_getLogs" and self.sought[-1][1] - self.sought[-1][0] >= self.max_blocks:
             raise RpcError(REFUSED, "too many blocks")
         return answer
 
@@ -250,10 +250,10 @@ def test_a_revocation_that_all_endpoints_hide_is_found_in_the_state(site: Site) 
 def test_reading_of_an_honest_endpoint_continues_after_its_last_read_block(site: Site) -> None:
     history, [liar, honest, other] = site.read_by(3)
     liar.tamper = other.tamper = _hide
-    honest.most_blocks = 0
+    honest.max_blocks = 0
     site.eas.attest(FIRST, A)
     assert history.at(site.block) == {}
-    honest.most_blocks = 10_000
+    honest.max_blocks = 10_000
     site.pass_seconds(1)
     assert history.at(site.block) == {A: 1}
 
@@ -310,7 +310,7 @@ def test_fewer_blocks_at_once_where_an_endpoint_refuses_many(site: Site) -> None
     site.eas.attest(FIRST, A)
     site.network.fill(150)
     history, [endpoint] = site.read_by()
-    endpoint.most_blocks = 100
+    endpoint.max_blocks = 100
     assert history.at(site.block) == {A: 1}
     assert max(last - first + 1 for first, last in endpoint.sought[2:]) == 100
     asked = len(endpoint.sought)

@@ -51,7 +51,7 @@ def test_a_bond_is_made_once_after_a_crash_at_any_write(contracts: Contracts, tm
         contracts.chain.send(DEPLOYER, token.address, token.transfer(A, AMOUNT))
         path = tmp_path / f"{moment}.sqlite"
         life = FaultyOutbox(path, owner="test")
-        life.weather = Fate(moment)
+        life.faults = Fate(moment)
         try:
             bond(contracts, life)
             ended.append(False)

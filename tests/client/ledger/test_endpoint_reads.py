@@ -132,7 +132,7 @@ def packed(text: bytes) -> bytes:
 def test_an_endless_answer_is_cut_at_its_limit(head: bytes, part: bytes) -> None:
     told: list[str] = []
     with endless(head, part) as url:
-        endpoint = RpcEndpoint(url, connect(url, most_bytes=1_000_000), lambda: 0.0, told.append)
+        endpoint = RpcEndpoint(url, connect(url, max_bytes=1_000_000), lambda: 0.0, told.append)
         with pytest.raises(Unanswered):
             endpoint.ask(lambda web3: web3.eth.block_number)
     assert told == [f"{url}: no answer (its answer to eth_blockNumber is longer than 1,000,000 bytes)"]
@@ -162,21 +162,21 @@ def test_a_truncated_answer_counts_as_no_answer() -> None:
 class FewLogs(CountingMethods):
     """The chain's methods at an endpoint that gives logs of few blocks at once."""
 
-    most_blocks: int
+    max_blocks: int
     blocks: list[int]
 
     def call(self, name: str, params: object) -> object:
         if name == "eth_getLogs":
             wanted = cast(list[dict[str, str]], params)[0]
             self.blocks.append(int(wanted["toBlock"], 16) - int(wanted["fromBlock"], 16) + 1)
-            if self.blocks[-1] > self.most_blocks:
+            if self.blocks[-1] > self.max_blocks:
                 raise RpcError(REFUSED, "too many blocks")
         return super().call(name, params)
 
 
-def _few(contracts: Contracts, most_blocks: int) -> FewLogs:
+def _few(contracts: Contracts, max_blocks: int) -> FewLogs:
     methods = FewLogs(contracts.chain.engine)
-    methods.asked, methods.blocks, methods.most_blocks = [], [], most_blocks
+    methods.asked, methods.blocks, methods.max_blocks = [], [], max_blocks
     contracts.chain._server.methods = methods
     return methods
 
@@ -200,7 +200,7 @@ def test_an_endpoint_without_logs_is_reported(contracts: Contracts) -> None:
     view = RegistryView(contracts.chain.rpc, contracts.registry, confirmations=1)
     with pytest.raises(NotYet, match="too many blocks"):
         view.live(NOW_SECONDS)
-    methods.most_blocks = 1_000
+    methods.max_blocks = 1_000
     assert view.live(NOW_SECONDS) == frozenset()
 
 
@@ -208,7 +208,7 @@ def test_logs_that_are_too_long_are_asked_for_in_parts(contracts: Contracts) -> 
     """An attacker who fills blocks with claims makes no honest endpoint unusable."""
     for number in range(1, 5):
         contracts.register(ALICE, node_key(number), LATER)
-    web3 = connect(contracts.chain.url, most_bytes=1_600)  # two claims, or one block
+    web3 = connect(contracts.chain.url, max_bytes=2_000)  # a block, and fewer than four claims
     rpc = Rpc([contracts.chain.url], connect=lambda _: web3)
     view = RegistryView(rpc, Registry(rpc, contracts.deployment.registry), confirmations=1)
     assert view.live(NOW_SECONDS) == {(address(ALICE), node_key(number)) for number in range(1, 5)}

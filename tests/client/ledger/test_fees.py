@@ -32,12 +32,12 @@ def test_a_replacement_pays_a_tenth_more_within_the_limit_or_is_none(
 ) -> None:
     better = bump(old, today, limit, urgent=urgent)
     if better is None:
-        assert limit <= old.most or 8 * limit < 9 * old.most
+        assert limit <= old.max_fee or 8 * limit < 9 * old.max_fee
         return
-    assert better.most > old.most, "another transaction, also where nothing was offered"
+    assert better.max_fee > old.max_fee, "another transaction, also where nothing was offered"
     assert 10 * better.tip >= 11 * old.tip
-    assert 10 * better.most >= 11 * old.most
-    assert better.tip <= better.most <= limit
+    assert 10 * better.max_fee >= 11 * old.max_fee
+    assert better.tip <= better.max_fee <= limit
 
 
 def test_an_urgent_replacement_pays_twice_as_much_as_far_as_the_limit_goes() -> None:

@@ -75,14 +75,15 @@ def test_states_of_entries_persist_across_a_restart(tmp_path: Path) -> None:
     assert [entry.key for entry in outbox.entries(EntryState.QUEUED, EntryState.SIGNED)] == ["a", "d"]
 
 
-def test_a_refused_request_can_be_queued_again(tmp_path: Path) -> None:
+def test_a_refused_request_is_queued_again_as_it_is_now(tmp_path: Path) -> None:
+    """A deployment whose founder corrects what a contract refused sends the corrected coins with it."""
     outbox = _open(tmp_path)
-    outbox.add("register", "k", CALL)
-    outbox.refuse(outbox.entries()[0], "TooManyNodes")
-    renewed = Call(CALL.to, b"newer")
-    assert outbox.add("register", "k", renewed)
-    (entry,) = outbox.entries()
-    assert (entry.state, entry.call.data, entry.note) == (EntryState.QUEUED, b"newer", None)
+    outbox.add("deploy", "7", CALL)
+    [refused] = outbox.entries()
+    outbox.refuse(refused, "why")
+    now = Call(Account(b"\x02" * 20), b"corrected", 6)
+    assert outbox.add("deploy", "7", now)
+    assert outbox.entries() == [replace(refused, call=now)]
 
 
 def test_a_requeued_entry_has_no_transaction(tmp_path: Path) -> None:

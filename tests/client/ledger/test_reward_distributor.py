@@ -167,11 +167,11 @@ def test_a_newcomer_is_paid_no_more_than_its_cap_per_epoch_since_it_registered(
     tree = contracts.settle(50 + waited, {A: left - most - 1, newcomer: most + 1})
     assert refused_as(lambda: contracts.claim(newcomer, most + 1, tree.proof(newcomer))) == "OverCap"
     contracts.register(NEWCOMER, node_key(2), NOW_SECONDS + 10**9)  # registering again changes nothing
-    assert contracts.distributor.most_claimable(newcomer) == most
+    assert contracts.distributor.max_claimable(newcomer) == most
     most += POINTS_CAP
     tree = contracts.settle(51 + waited, {A: left - most, newcomer: most})
     contracts.claim(newcomer, most, tree.proof(newcomer))
-    assert contracts.distributor.most_claimable(newcomer) == 0
+    assert contracts.distributor.max_claimable(newcomer) == 0
 
 
 def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:

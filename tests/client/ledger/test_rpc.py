@@ -1,12 +1,12 @@
 """Several endpoints: which are queried, which are trusted, and reports about the others."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faulty import FaultyEndpoint, Mode, Weather, connected
+from support.faulty import Faults, FaultyEndpoint, Mode, connected
 from support.ledger import FUNDED, NOW_SECONDS, address
 from support.network import ForkingChain, Network
 from web3 import Web3
@@ -20,7 +20,7 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import numbered_block_before
 from sapo_protocol.identifiers import Digest
 
-CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
+NO_FAULTS = Faults(random.Random(0), fault_rate=0.0, kill_rate=0.0, off=True)
 
 
 class Counting(FaultyEndpoint):
@@ -49,7 +49,7 @@ class Bench:
         self.endpoints: list[Counting] = []
 
     def rpc(self, *networks: Network, chain_id: int | None = DEFAULT_CHAIN_ID) -> Rpc:
-        self.endpoints = [Counting(network, self.foreign, CALM) for network in networks]
+        self.endpoints = [Counting(network, self.foreign, NO_FAULTS) for network in networks]
         names = {f"http://{number}/secret": end for number, end in enumerate(self.endpoints)}
         return Rpc(
             tuple(names),
@@ -150,10 +150,14 @@ def test_another_chain_is_not_trusted(bench: Bench) -> None:
 
 
 def test_only_endpoints_of_another_chain_are_an_error(bench: Bench) -> None:
-    rpc = bench.rpc(bench.foreign)
-    for question in (rpc.survey, lambda: rpc.ask(lambda web3: web3.eth.block_number)):
+    """At the first question already, whichever it is."""
+    questions: tuple[Callable[[Rpc], int], ...] = (
+        Rpc.survey,
+        lambda rpc: rpc.ask(lambda web3: int(web3.eth.block_number)),
+    )
+    for question in questions:
         with pytest.raises(WrongChain, match="serves chain"):
-            question()
+            question(bench.rpc(bench.foreign))
 
 
 def test_a_chain_that_changes_between_two_requests_is_detected(bench: Bench) -> None:
@@ -162,6 +166,27 @@ def test_a_chain_that_changes_between_two_requests_is_detected(bench: Bench) -> 
     bench.endpoints[0].turn(Mode.FOREIGN)
     with pytest.raises(Exception, match="serves another chain now"):
         rpc.agree(lambda web3: web3.eth.get_transaction_count("0x" + "01" * 20))
+
+
+@pytest.mark.parametrize(
+    ("before", "during", "after"),
+    [(Mode.FOREIGN, Mode.FOREIGN, Mode.GOOD), (Mode.GOOD, Mode.FOREIGN, Mode.FOREIGN)],
+)
+def test_another_chain_is_detected_before_and_after_a_request(
+    bench: Bench, before: Mode, during: Mode, after: Mode
+) -> None:
+    rpc, [endpoint] = bench.rpc(bench.honest), bench.endpoints
+    rpc.survey()
+    endpoint.turn(before)
+
+    def ask(web3: Web3) -> int:
+        endpoint.turn(during)
+        count = web3.eth.get_transaction_count("0x" + "01" * 20)
+        endpoint.turn(after)
+        return count
+
+    with pytest.raises(Exception, match="serves another chain now"):
+        rpc.agree(ask)
 
 
 def test_pauses_of_a_silent_endpoint_double(bench: Bench) -> None:

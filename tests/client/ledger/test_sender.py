@@ -105,6 +105,19 @@ def test_a_transaction_counts_after_enough_blocks(contracts: Contracts, tmp_path
     assert not desk.sender.step()
 
 
+def test_at_most_eight_transactions_are_under_way(contracts: Contracts, tmp_path: Path) -> None:
+    """Endpoints drop what goes far beyond the nonce that the chain has seen."""
+    desk = Desk(contracts, tmp_path, confirmations=20)
+    for number in range(10):
+        data = contracts.token.approve(address(BOB), number)
+        desk.want(data, key=str(number), to=contracts.token.address, kind=f"kind {number}")
+    for _ in range(2):
+        assert desk.sender.step()
+        assert desk.outbox.counts() == {
+            EntryState.QUEUED: 2, EntryState.SIGNED: 8, EntryState.CONFIRMED: 0, EntryState.REFUSED: 0,
+        }  # fmt: skip
+
+
 def test_a_posting_made_by_another_auditor_counts_as_done(contracts: Contracts, tmp_path: Path) -> None:
     desk = Desk(contracts, tmp_path)
     root = make_root(3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.schedules import CONFIRMATIONS, LATER, Ground
-from support.faulty import FaultyEndpoint, Mode, Weather, connected
+from support.faulty import Faults, FaultyEndpoint, Mode, connected
 from support.ledger import ALICE, BOB, CHALLENGE_SECONDS, address, keys, make_root, node_key, sign
 from support.network import ForkingChain, Network
 
@@ -22,7 +22,7 @@ from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.eip712 import Domain, EpochApproval
 
-CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
+NO_FAULTS = Faults(random.Random(0), fault_rate=0.0, kill_rate=0.0, off=True)
 ROOT = make_root(3)
 DOUBLINGS = 3
 ANSWERS = 6
@@ -51,7 +51,7 @@ def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
     engine = ForkingChain(tmp_path / "fork.sqlite", ground.network.engine.genesis, now=lambda: ground.seconds)
     network = Network(engine)
     network.reset(ground.network.engine.head.block_number)
-    rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, CALM)))
+    rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, NO_FAULTS)))
     ledger = EpochLedgerContract(Rpc(()), ground.deployment.ledger)
     for call in (_posting(ground), Call(ledger.address, ledger.finalise())):
         network.send(tx.sign(rpc, BOB, call, tx.next_nonce(rpc, address(BOB))).raw)
@@ -68,7 +68,7 @@ class Desk:
     def __init__(self, ground: Ground, folder: Path, *networks: Network, limit_wei: int = DEFAULT_LIMIT_WEI):
         self.ground, self.network, self.seconds = ground, ground.network, 0.0
         served = networks or (ground.network,)
-        self.endpoints = [FaultyEndpoint(network, ground.foreign, CALM) for network in served]
+        self.endpoints = [FaultyEndpoint(network, ground.foreign, NO_FAULTS) for network in served]
         names = {str(number): endpoint for number, endpoint in enumerate(self.endpoints)}
         self.rpc = Rpc(
             tuple(names),
@@ -119,11 +119,11 @@ def test_a_stuck_transaction_is_replaced_for_more_and_mined_once(ground: Ground,
     assert desk.step(STUCK_BLOCKS - 1).transactions == (first,)
     paying = desk.step(1).transactions
     assert [one.nonce for one in paying] == [first.nonce] * 2
-    assert 10 * paying[1].fees.most >= 11 * first.fees.most
+    assert 10 * paying[1].fees.max_fee >= 11 * first.fees.max_fee
     while desk.network.mine() == 0:
         desk.step(STUCK_BLOCKS)
     mined = desk.entry().transactions
-    assert mined[-1].fees.most >= 2 * GWEI > mined[-2].fees.most
+    assert mined[-1].fees.max_fee >= 2 * GWEI > mined[-2].fees.max_fee
     assert desk.step(CONFIRMATIONS - 2).state is EntryState.SIGNED
     assert desk.step(1).state is EntryState.CONFIRMED
 
@@ -138,7 +138,7 @@ def test_a_challenge_pays_twice_as_much_after_two_blocks(ground: Ground, tmp_pat
     desk.step(1)
     while desk.network.mine() == 0:
         desk.step(URGENT_BLOCKS)
-    paid = [one.fees.most for one in desk.entry().transactions]
+    paid = [one.fees.max_fee for one in desk.entry().transactions]
     assert all(after >= 2 * before for before, after in pairwise(paid))
     assert paid[-1] >= 7 * GWEI > paid[-2]
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED

@@ -20,6 +20,7 @@ from support.swarm import Identity
 from trio.testing import MockClock
 
 from sapo_client.config import LAST_CHECKPOINT_SECONDS
+from sapo_client.node.health import SUBSCRIPTION_SECONDS
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS, REFUSED_MESSAGES
 from sapo_client.observe.reports import kept_status
@@ -31,6 +32,7 @@ from sapo_protocol.suite import Suite
 from sapo_protocol.topics import rollouts_topic
 from sapo_verification.signing.database import SigningDatabase
 
+EPOCH_SECONDS = 1800
 STRANGER = Identity(9)
 DEAD = f"/ip4/127.0.0.1/tcp/9/p2p/{peer_id_from_key(STRANGER.node)}"
 
@@ -84,6 +86,7 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
             assert await trial.codes() == []
             await _send_noise(trial, peer, epoch=50)  # far in the future
             await expect(trial, "refusal_rate")
+            trial.pass_by(SUBSCRIPTION_SECONDS)
             trial.hub.partition(["noise"])
             await trial.rounds(3)
             await expect(trial, "peers_refuse")
@@ -94,10 +97,12 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         await expect(trial, "no_peers")
 
         await trial.stop_learner()
-        trial.pass_by(200)
+        await trial.run_for(200)
         await expect(trial, "learner_hung", "frozen learner")
         await expect(trial, "no_round")
-        trial.pass_by(4000)  # beyond every deadline, also that of a call that is rarely made
+        while not trial.home.events("learner_restarted"):  # a call that is rarely made has a late deadline
+            await trial.run_for(INTERVAL_SECONDS)
+            await trio.sleep(LOOK_SECONDS)
         await trial.until_over("learner_hung")
         await expect(trial, "learner_restarted")
         await trial.rounds(3)
@@ -117,7 +122,7 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
             await trial.start(nursery)
             await trial.rounds(1)
             await trial.stop_learner()
-            trial.pass_by(250)  # no deadline is shorter than 300 s
+            await trial.run_for(250)  # no deadline is shorter than 300 s
             told = ""
             with trio.fail_after(PATIENCE_SECONDS):
                 while "no_round" not in told:
@@ -126,6 +131,24 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
             trial.home.signal_learner(signal.SIGCONT)
             await trial.until_over("no_round")
             await trial.stop()
+
+
+async def test_a_halt_of_the_process_is_no_failure(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """No round could end in that time, and no learner could answer: none is told, and none is killed."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(6)  # the usual durations are known
+        await trial.stop_learner()
+        trial.pass_by(4000)  # beyond every deadline
+        await trial.run_for(INTERVAL_SECONDS)
+        assert {*await trial.codes()} & {"no_round", "learner_hung", "learner_restarted"} == set()
+        trial.home.signal_learner(signal.SIGCONT)
+        await trial.rounds(3)
+        assert trial.home.events("learner_restarted") == []
+        await trial.stop()
 
 
 async def test_rollouts_received_before_certificates_never_count(
@@ -138,10 +161,10 @@ async def test_rollouts_received_before_certificates_never_count(
         async with trio.open_nursery() as others:
             peer = await bystander(trial, others, "noise")
             await trial.rounds(1)
-            trial.pass_by(200)
+            await trial.run_for(200)
             await _send_noise(trial, peer, epoch=0)
             for seconds in (INTERVAL_SECONDS, 150):  # within the first five minutes, and after them
-                trial.pass_by(seconds)
+                await trial.run_for(seconds)
                 await trial.rounds(2)
                 assert "refusal_rate" not in await trial.codes()
             await _send_noise(trial, peer, epoch=0, first_slot=30)
@@ -167,7 +190,7 @@ async def test_messages_that_are_usual_at_the_start_never_count(
             refused = RemoteProtocolError(rule, "as usual")
             node._context.telemetry.message_refused(refused, b"", "peer")
         for seconds in (INTERVAL_SECONDS, 250):
-            trial.pass_by(seconds)
+            await trial.run_for(seconds)
             await trial.rounds(1)
             assert "refusal_rate" not in await trial.codes()
         await trial.stop()
@@ -328,7 +351,7 @@ async def test_a_last_checkpoint_that_takes_too_long_is_reported(
 async def test_a_node_with_a_chain(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
-    on_chain = begin_with_chain(begin, weekdays, tmp_path)
+    on_chain = begin_with_chain(begin, weekdays, tmp_path, epoch_seconds=EPOCH_SECONDS)
     trial, account = on_chain.trial, on_chain.trial.home.identity.account
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
     async with trio.open_nursery() as nursery:
@@ -356,7 +379,7 @@ async def test_a_node_with_a_chain(
         await trio.to_thread.run_sync(on_chain.chain.close)
         trial.pass_by(40)
         await trial.until_told("chain_silent")
-        trial.pass_by(36_000)
+        await trial.run_for(EPOCH_SECONDS)  # its silence is an error then
         await expect(trial, "chain_silent", "frozen chain")
         await trial.stop()
     other.close()
@@ -378,7 +401,7 @@ async def test_own_training_continues_without_the_chain(
         await trial.until_status(lambda _: bool(home.events("training_privately")))
         signed = [mark.next_slot for mark in SigningDatabase(home.data.database).marks()]
         shared = len(home.events("published"))
-        trial.pass_by(40)
+        await trial.run_for(40)
         await trial.rounds(3)
         assert "this node trains alone" in (await trial.until_told("chain_silent")).hint
         await trial.until_status(
@@ -418,7 +441,7 @@ async def test_a_registration_above_the_fee_limit_is_a_finding(
         await trial.until_status(lambda status: status["ledger"]["last_error"] is not None)
         trial.pass_by(40)  # the node is assessed while it knows why
         await trial.rounds(1)
-        trial.pass_by(200)
+        await trial.run_for(200)
         await expect(trial, "not_registered")
         await trial.stop()
     on_chain.chain.close()

@@ -24,7 +24,7 @@ async def test_a_machine_that_sleeps_over_the_end_of_an_epoch_goes_on_at_once(
         assert [
             line.partition("next round")[2].strip() for line in shown.splitlines() if "next round" in line
         ] == ["with epoch 1: all slots of epoch 0 are used"]
-        trial.pass_by(600)
+        await trial.run_for(600)
         await trio.sleep(1)  # of the mock clock: the node is assessed
         assert set(await trial.codes()) == {"no_peers"}
         said = trial.terminal + trial.capsys.readouterr().err

@@ -95,8 +95,8 @@ def test_the_lock_states_the_reason_for_waiting_at_all_times(tmp_path: Path) -> 
 
     assert trial.waiting.through(attempt) == "ended"
     name = f"this process (pid {os.getpid()})"
-    server = StartingNode(trial.data, name, AwaitedStart(FindingCode.SERVER_AWAY, "no server"))
-    space = StartingNode(trial.data, name, AwaitedStart(FindingCode.DISK_FULL, "no space"))
+    server = StartingNode(trial.data, name, AwaitedStart(FindingCode.SERVER_AWAY, "no server"), True)
+    space = StartingNode(trial.data, name, AwaitedStart(FindingCode.DISK_FULL, "no space"), True)
     assert trial.shown == [server, space]
     assert in_tries == [None, StartingNode(trial.data, name, None), server, server, space, space]
     assert starting_node(trial.data) is None, "the lock is free again"

@@ -318,13 +318,18 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     )
     moved = PolicyEvent(FindingCode.LEARNER_MOVED, "the learner trains on cpu since its restart, not on cuda")
     full = PolicyEvent(FindingCode.DISK_FULL, "the disk is full: free space in /a/data")
+    elsewhere = PolicyEvent(
+        FindingCode.APPROVED_ELSEWHERE,
+        "another node approves as this auditor (epoch 7), and two roots in one turn cost the bond, so this"
+        " node approves nothing",
+    )
     away = PolicyEvent(
         FindingCode.SERVER_AWAY,
         "http://127.0.0.1:8000 does not answer: [Errno 111] Connection refused",
     )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, spoilt, planted, mismatch, moved, full, away),
+        events=(rolled_back, spoilt, planted, mismatch, moved, full, elsewhere, away),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

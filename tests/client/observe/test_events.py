@@ -93,46 +93,56 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     assert [event["seq"] for event in read_events(path)] == list(range(1, 801))
 
 
-def test_data_lost_to_a_full_disk_is_counted_and_reported_later(tmp_path: Path) -> None:
+def test_events_of_a_time_without_space_are_written_later_and_those_of_messages_counted(
+    tmp_path: Path,
+) -> None:
     """The system writes a part of a line that does not fit; none is left of it."""
-    path = tmp_path / "events.jsonl"
-    with EventLog(path, clock=at_noon) as log:
+    path, now = tmp_path / "events.jsonl", [at_noon()]
+    with EventLog(path, clock=lambda: now[0]) as log:
         log.write("a")
         with largest_file(path.stat().st_size + 20):
-            log.write("b")
-            log.write("c")
-        log.write("d")
-        log.write("e")
-    written = [
-        {name: value for name, value in event.items() if name != "time"} for event in read_events(path)
+            log.write("health", findings=[{"code": "disk_full"}])
+            log.write("admitted", slot=1)
+            log.write("verified", slot=1)
+        now[0] += 60
+        log.write("health", findings=[])
+        log.write("b")
+    noon, later = "2027-01-15T08:00:00.250+00:00", "2027-01-15T08:01:00.250+00:00"
+    no_space = os.strerror(errno.ENOSPC)
+    assert list(read_events(path)) == [
+        {"time": noon, "seq": 1, "event": "a"},
+        {"time": noon, "seq": 2, "event": "health", "findings": [{"code": "disk_full"}]},
+        {"time": later, "seq": 3, "event": "events_unwritten", "count": 2, "why": no_space},
+        {"time": later, "seq": 4, "event": "health", "findings": []},
+        {"time": later, "seq": 5, "event": "b"},
     ]
-    assert written == [
-        {"seq": 1, "event": "a"},
-        {"seq": 2, "event": "events_unwritten", "count": 2, "why": os.strerror(errno.ENOSPC)},
-        {"seq": 3, "event": "d"},
-        {"seq": 4, "event": "e"},
-    ]
-    assert path.read_bytes().count(b"\n") == 4, "no line was left in part"
+    assert path.read_bytes().count(b"\n") == 5, "no line was left in part"
+
+
+def test_a_thousand_events_are_kept_without_space_and_written_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log, largest_file(20):
+        for index in range(1100):
+            log.write("tick", index=index)
+    *kept, last = read_events(path)
+    assert [event["index"] for event in kept] == list(range(1000))
+    assert (last["event"], last["count"]) == ("events_unwritten", 100)
 
 
 def test_a_rotation_that_fails_writes_to_no_other_file(tmp_path: Path) -> None:
     """The number of a closed descriptor is given to the next file that is opened."""
     path = tmp_path / "events.jsonl"
     in_the_way = tmp_path / "events.jsonl.1"
-    with EventLog(path, max_bytes=250, keep=1) as log:
-        log.write("first", text="x" * 80)
+    with EventLog(path, max_bytes=320, keep=1) as log:
+        log.write("first", text="x" * 200)
         in_the_way.mkdir()
         log.write("second", text="x" * 80)
         with (tmp_path / "other").open("w+b") as other:
-            log.write("third", text="x" * 80)
+            log.write("third", text="x" * 10)
             assert other.read() == b""
         in_the_way.rmdir()
         log.write("fourth")
-    assert [(event["event"], event.get("count")) for event in read_events(path)] == [
-        ("first", None),
-        ("events_unwritten", 2),
-        ("fourth", None),
-    ]
+    assert [event["event"] for event in read_events(path)] == ["first", "second", "third", "fourth"]
 
 
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def write_round(events: EventLog, number: int) -> None:
 
 
 def test_outcomes_outlive_the_event_file(tmp_path: Path) -> None:
-    store = OutcomeStore(tmp_path / "outcomes.sqlite", most_rows=100, most_steps=30, clock=lambda: 7.5)
+    store = OutcomeStore(tmp_path / "outcomes.sqlite", max_rows=100, max_steps=30, clock=lambda: 7.5)
     with EventLog(tmp_path / "events.jsonl") as events:
         events.listen(store.note)
         for number in range(100):
@@ -39,7 +39,7 @@ def test_outcomes_outlive_the_event_file(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").unlink()
     store.close()
 
-    store = OutcomeStore(tmp_path / "outcomes.sqlite", most_rows=100)
+    store = OutcomeStore(tmp_path / "outcomes.sqlite", max_rows=100)
     rewards = (0.0, 0.5, 1.0)
     assert list(store.own(9)) == [(id_of(2 * n).hex(), rewards[n % 3]) for n in range(90, 100)]
     assert list(store.own(4)) == []
@@ -82,7 +82,7 @@ def test_a_crash_loses_the_outcomes_of_one_step(tmp_path: Path) -> None:
 
 
 def test_an_epoch_split_by_the_row_limit_is_summed_once(tmp_path: Path) -> None:
-    store = OutcomeStore(tmp_path / "outcomes.sqlite", most_rows=10)
+    store = OutcomeStore(tmp_path / "outcomes.sqlite", max_rows=10)
     with EventLog(tmp_path / "events.jsonl") as events:
         events.listen(store.note)
         for number in range(30):

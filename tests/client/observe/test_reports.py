@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -77,7 +78,7 @@ def test_the_status_line() -> None:
 
 def test_the_status_line_of_a_node_that_trains_alone_names_no_others() -> None:
     line = "round 128  step 130  reward 0.61 (+0.04)  sampled 4  38.1 s"
-    assert SUMMARY.line(alone=True) == line
+    assert replace(SUMMARY, is_alone=True).line() == line
 
 
 def test_metrics_count_by_reason() -> None:

@@ -23,4 +23,4 @@ def request(text: str) -> WebRequest:
 )
 def test_a_number_is_read_from_ascii_digits_alone(text: str, offset: int, event: int | None) -> None:
     asked = request(text)
-    assert (asked.number("offset", 3, most=10), asked.last_event()) == (offset, event)
+    assert (asked.number("offset", 3, maximum=10), asked.last_event()) == (offset, event)

@@ -6,6 +6,8 @@ import plistlib
 import shutil
 import socket
 import subprocess
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,41 @@ def test_the_watchdog_is_notified_while_there_is_progress(tmp_path: Path) -> Non
         assert manager.recv(4096).decode() == said
     service_manager({}).ready()
     service_manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+
+
+def test_a_service_manager_that_does_not_read_halts_no_node(tmp_path: Path) -> None:
+    """It is told within the next interval that the node is ready, which systemd waits for."""
+    address = tmp_path / "notify"
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as others,
+    ):
+        manager.bind(str(address))
+        others.setblocking(False)
+        others.connect(str(address))
+        with suppress(BlockingIOError):
+            while True:
+                others.send(b"STATUS=as many as it takes")
+        node = service_manager({"NOTIFY_SOCKET": str(address)})
+
+        def write() -> None:
+            node.ready()
+            node.assessed((), None)
+
+        writes = threading.Thread(target=write, daemon=True)
+        writes.start()
+        writes.join(timeout=30)
+        assert not writes.is_alive(), "it waits for room"
+        manager.setblocking(False)
+        with suppress(BlockingIOError):
+            while manager.recv(4096) == b"STATUS=as many as it takes":
+                pass
+        for expected in (
+            b"READY=1\nSTATUS=nothing is wrong\nWATCHDOG=1",
+            b"STATUS=nothing is wrong\nWATCHDOG=1",
+        ):
+            node.assessed((), None)
+            assert manager.recv(4096) == expected
 
 
 def test_units_are_written_to_the_folder_of_their_service_manager(

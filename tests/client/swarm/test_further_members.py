@@ -125,7 +125,7 @@ def test_replacements_without_success_become_rarer() -> None:
         if seeker.tick(1.0) is not None:
             times.append(seeker.now_seconds)
     pauses = [after - before for before, after in pairwise(times)]
-    doubled = [min(LIMITS.further_seconds * 2**number, LIMITS.most_further_seconds) for number in range(20)]
+    doubled = [min(LIMITS.further_seconds * 2**number, LIMITS.max_further_seconds) for number in range(20)]
     in_turn = [1.0] * (LIMITS.giving_way - 1)
     assert pauses == [each for pause in doubled for each in (*in_turn, pause)][: len(pauses)]
     assert len(times) >= 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from reference.vectors import load
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
@@ -170,3 +171,8 @@ def test_a_topic_has_one_validator() -> None:
     harness = IntakeHarness({})
     with pytest.raises(ValueError, match="already has a validator"):
         harness.intake.subscribe("topic", harness.validate)
+
+
+@pytest.mark.parametrize("vector", load("derivations")["message_ids"], ids=lambda vector: vector["id"][:8])
+def test_message_ids_are_those_of_the_vectors(vector: dict[str, str]) -> None:
+    assert message_id(vector["topic"], bytes.fromhex(vector["data"])).hex() == vector["id"]

@@ -11,7 +11,7 @@ from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.lost import LostPeers
 from sapo_client.swarm.peer_id import peer_id_from_key
 
-LIMITS = replace(DialLimits(), most_lost=3, lost_peers=2, target_peers=2)
+LIMITS = replace(DialLimits(), max_lost=3, lost_peers=2, target_peers=2)
 LONG = LIMITS.lost_after_seconds
 
 
@@ -56,7 +56,7 @@ def test_times_of_several_connections_add_up() -> None:
         found.chose(name, name, 0.0)
         found.left(name, 4.5 * LONG)
     assert "a" in found
-    assert sum(name in found for name in "bcd") == LIMITS.most_lost - 1
+    assert sum(name in found for name in "bcd") == LIMITS.max_lost - 1
 
 
 def test_peers_found_again_have_places_of_their_own() -> None:

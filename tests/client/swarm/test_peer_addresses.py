@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.swarm import peer_cache, peer_exchange
-from sapo_client.swarm.addresses import PeerAddress, Scope, network_of, parse_address, scope_of
+from sapo_client.swarm.addresses import PeerAddress, Scope, network_of, parse_address, scope_of, site_of
 from sapo_client.swarm.peer_id import peer_id_from_key
 
 PEER = peer_id_from_key(bytes(range(32)))
@@ -135,3 +135,16 @@ def test_a_cache_is_read_back_and_an_absent_one_is_empty(tmp_path: Path) -> None
     peer_cache.save(path, addresses)
     path.write_text(path.read_text() + "garbage\n")
     assert peer_cache.load(path) == addresses
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("203.0.113.7", "203.0.113.0/24"),
+        ("::ffff:203.0.113.7", "203.0.113.0/24"),
+        ("2001:db8:1:2::3", "2001:db8:1::/48"),
+        ("node.example.org", "example.org"),
+    ],
+)
+def test_a_site_is_what_is_rented_as_a_whole(host: str, site: str) -> None:
+    assert site_of(host) == site

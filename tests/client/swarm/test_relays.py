@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sapo_client.swarm.relays import (
-    HEARD_SECONDS,
     PATIENCE_SECONDS,
     PROVING_MESSAGES,
     PUBLISHED_SECONDS,
+    WINDOW_SECONDS,
     Relays,
     Shortage,
 )
@@ -83,9 +83,9 @@ def test_a_relay_that_falls_silent_is_none_after_a_while() -> None:
     relays = connected_since_zero("one", "other")
     for relay in ("one", "other"):
         relays.came(ISLAND, "author", relay, 1.0)
-    relays.published(ISLAND, HEARD_SECONDS)
-    assert relays.shortages([ISLAND], ("one", "other"), HEARD_SECONDS) == {}
-    assert relays.shortages([ISLAND], ("one", "other"), HEARD_SECONDS + 2.0).keys() == {ISLAND}
+    relays.published(ISLAND, WINDOW_SECONDS)
+    assert relays.shortages([ISLAND], ("one", "other"), WINDOW_SECONDS) == {}
+    assert relays.shortages([ISLAND], ("one", "other"), WINDOW_SECONDS + 2.0).keys() == {ISLAND}
 
 
 def test_a_peer_that_has_just_connected_or_had_nothing_to_pass_on_is_not_idle() -> None:

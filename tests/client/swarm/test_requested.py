@@ -6,6 +6,7 @@ import random
 from collections.abc import Collection
 
 from sapo_client.swarm.requested import (
+    ASKED_OF_PEER,
     MAX_OTHERS,
     MAX_REQUESTS,
     MEMORY_SECONDS,
@@ -107,6 +108,34 @@ def test_requests_after_a_first_announcement_are_not_counted_against_the_mesh() 
     assert asker.counted == [("a", IDS[4:6])]
 
 
+def invented(begin: int, count: int) -> list[bytes]:
+    return [number.to_bytes(32, "big") for number in range(begin, begin + count)]
+
+
+def test_invented_ids_are_requested_at_a_rate() -> None:
+    """Ten announcements a second and topic would have this node upload a megabyte of requests a second."""
+    asker = Asker()
+    requested = 0
+    for tenth in range(100):
+        for topic in range(16):
+            ids = invented(256 * (16 * tenth + topic), 256)
+            requested += len(asker.requested.offered("attacker", f"topic {topic}", ids, tenth / 10))
+    assert requested <= ASKED_OF_PEER.burst + 10 * ASKED_OF_PEER.per_second
+    assert asker.requested.offered("honest", TOPIC, IDS[:1], 10.0) == IDS[:1]
+
+
+def test_invented_ids_of_three_peers_displace_no_request_to_others() -> None:
+    asker = Asker()
+    asker.requested.offered("silent", TOPIC, IDS[:2], 1.0)
+    asker.requested.offered("honest", TOPIC, IDS[:2], 1.0)
+    for number in range(3):
+        for topic in range(16):
+            ids = invented(256 * (16 * number + topic) + 1000, 256)
+            asker.requested.offered(f"attacker-{number}", f"topic {topic}", ids, 1.1)
+    assert len(asker.requested._requests) == MAX_REQUESTS
+    assert asker.requested.overdue(1.0 + PATIENCE_SECONDS) == {"honest": IDS[:2]}
+
+
 def test_stored_announcements_are_bounded() -> None:
     asker = Asker()
     for number in range(2 * MAX_OTHERS):
@@ -114,7 +143,7 @@ def test_stored_announcements_are_bounded() -> None:
     (request,) = asker.requested._requests.values()
     assert len(request.others) == MAX_OTHERS
     for number in range(MAX_REQUESTS + 10):
-        asker.requested.offered("a", TOPIC, [number.to_bytes(32, "big")], 1.0)
+        asker.requested.offered(f"peer-{number % 8}", TOPIC, [number.to_bytes(32, "big")], 1.0)
     assert len(asker.requested._requests) == MAX_REQUESTS
     asker.requested.overdue(1.0 + MEMORY_SECONDS)
     assert (len(asker.requested._requests), asker.requested._lapsed_seconds) == (0, {})

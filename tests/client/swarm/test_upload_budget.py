@@ -12,7 +12,7 @@ def run(budget: UploadBudget, heartbeats: int, size_bytes: int) -> list[int]:
     """Send so much to every neighbour, and return the bound at each heartbeat."""
     found = []
     for _ in range(heartbeats):
-        budget.sent(budget.most * size_bytes)
+        budget.sent(budget.limit * size_bytes)
         found.append(budget.beat())
     return found
 
@@ -41,9 +41,9 @@ def test_the_budget_is_overdrawn_only_at_the_minimum_of_neighbours() -> None:
     run(budget, 60, BYTES_PER_NEIGHBOUR)
     assert not budget.is_overdrawn
     run(budget, 60, 2 * BYTES_PER_NEIGHBOUR)
-    assert (budget.most, budget.is_overdrawn) == (3, True)
+    assert (budget.limit, budget.is_overdrawn) == (3, True)
     run(budget, 60, 75_000)  # 1.8 Mbit/s, of which a sixth of the budget is left for what comes on top
-    assert (budget.most, budget.is_overdrawn) == (3, True)
+    assert (budget.limit, budget.is_overdrawn) == (3, True)
     run(budget, 60, 0)
     assert not budget.is_overdrawn
 
@@ -53,4 +53,4 @@ def test_neighbours_come_back_one_at_a_time_with_pauses() -> None:
     run(budget, 100, 2 * BYTES_PER_NEIGHBOUR)
     rising = run(budget, 100, 0)
     assert sorted(set(rising)) == [3, 4, 5, 6, 7, 8, 9]
-    assert [rising.count(most) for most in range(4, 9)] == [5] * 5
+    assert [rising.count(limit) for limit in range(4, 9)] == [5] * 5

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,9 +158,12 @@ def test_a_false_tally_is_authentic_but_its_author_is_no_auditor(manifest: Manif
     )
 
 
+@pytest.mark.parametrize("level", ["nano", "full"])
 async def test_code_and_copies_pass_admission_and_earn_nothing(
-    manifest: Manifest, tmp_path: Path, nursery: trio.Nursery
+    level: str, manifest: Manifest, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
+    families = tuple(catalogue.family(name, level) for name in FAMILIES)
+    manifest = replace(manifest, suite=replace(manifest.suite, families=families))
     checkers = CheckerPool(manifest.suite)
     await nursery.start(checkers.run)
     bench = Bench(manifest, tmp_path, 0, check=checkers.check)

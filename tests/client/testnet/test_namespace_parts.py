@@ -168,7 +168,7 @@ def test_each_group_is_due_at_each_other_node_once() -> None:
         deaf=0,
         p50_seconds=1.0,
         p99_seconds=3.0,
-        most_seconds=3.0,
+        max_seconds=3.0,
         missing={"00 to 02": 1},
     )
 

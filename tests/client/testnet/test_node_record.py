@@ -84,7 +84,7 @@ def test_a_whole_file_becomes_one_record() -> None:
         tallies={0: {ADA: 3, BO: 4}},
         posted={0},
         peers=3,
-        most_peers=3,
+        max_peers=3,
         pool=7,
         learner_restarts=1,
         ledger_errors=["no answer"],

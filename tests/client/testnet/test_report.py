@@ -34,7 +34,7 @@ def outcome() -> RunOutcome:
         peer_id="12D3",
         starts=1,
         steps=steps,
-        most_peers=2,
+        max_peers=2,
         refused=Counter({"seen": 4, "no_signal": 9}),
     )
     return RunOutcome(

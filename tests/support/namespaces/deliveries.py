@@ -76,7 +76,7 @@ class Delivery:
     deaf: int
     p50_seconds: float | None
     p99_seconds: float | None
-    most_seconds: float | None = None
+    max_seconds: float | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -70,11 +70,6 @@ def delete(name: str) -> None:
         run("ip", "netns", "delete", name)
 
 
-def existing() -> list[str]:
-    """Return the names of this process's namespaces."""
-    return sorted(path.name for path in _FOLDER.glob(f"{PREFIX}-{os.getpid()}-*"))
-
-
 def delete_left_over() -> None:
     """Delete the namespaces of this and of all ended processes that used this module."""
     for path in _FOLDER.glob(f"{PREFIX}-*-*"):

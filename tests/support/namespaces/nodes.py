@@ -1,4 +1,4 @@
-"""The nodes of a small internet: ordinary `sapo join` processes, each in the namespace of its site."""
+"""The nodes of a small network: ordinary `sapo join` processes, each in the namespace of its site."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.namespaces import kernel
-from support.namespaces.answers import answering
-from support.namespaces.internet import Internet, internet
 from support.namespaces.ledger_site import CHAIN_PORT, Chain, chain, reached_in
 from support.namespaces.plan import NODE_PORT, SERVER_PORT, Site, delays, sites
+from support.namespaces.policy_server import policy_servers
+from support.namespaces.site_network import SiteNetwork, site_network
 
 from sapo_client import keystore
 from sapo_client.bench.endurance import children, resident_bytes
@@ -60,13 +60,13 @@ seed = {seed}
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A swarm and its internet.
+    """A swarm and its network.
 
     Attributes:
         nodes: of which the first is the one that the manifest names to be met.
         behind_routers: share of the nodes to which nobody can connect.
-        least_ms: shortest delay between two sites, one way.
-        most_ms: longest one.
+        min_ms: shortest delay between two sites, one way.
+        max_ms: longest one.
         group_seconds: that a node takes for a group of answers, about.
         epoch_seconds: length of an epoch.
         guests: places with a public address and no node, after those of the nodes, and near to all of them.
@@ -78,8 +78,8 @@ class Terms:
 
     nodes: int = 32
     behind_routers: float = 0.6
-    least_ms: float = 50.0
-    most_ms: float = 150.0
+    min_ms: float = 50.0
+    max_ms: float = 150.0
     group_seconds: float = 20.0
     epoch_seconds: int = 120
     guests: int = 0
@@ -118,7 +118,7 @@ class Nodes:
     """
 
     terms: Terms
-    world: Internet
+    world: SiteNetwork
     places: Sequence[Place]
     manifest: Manifest
     chain: Chain | None = None
@@ -242,7 +242,7 @@ def swarm(folder: Path, terms: Terms) -> Iterator[Nodes]:
     """Yield a founded swarm of which no node runs yet; end everything afterwards."""
     found = list(sites(terms.nodes, terms.behind_routers, terms.guests))
     places = [_create(folder / site.name) for site in found[: terms.nodes]]
-    table = delays(len(found), terms.seed, terms.least_ms, terms.most_ms, guests=terms.guests)
+    table = delays(len(found), terms.seed, terms.min_ms, terms.max_ms, guests=terms.guests)
     with ExitStack() as stack:
         founded = None
         if terms.auditors:
@@ -259,9 +259,9 @@ def swarm(folder: Path, terms: Terms) -> Iterator[Nodes]:
             manifest = _without_chain(terms, found, places)
             (folder / "manifest.json").write_text(manifest_to_json(manifest), encoding="utf-8")
         _configure(folder, terms, found, places)
-        world = stack.enter_context(internet(found, table, terms.seed))
+        world = stack.enter_context(site_network(found, table, terms.seed))
         namespaces = [world.namespace(number) for number in range(terms.nodes)]
-        stack.enter_context(answering(namespaces, terms.group_seconds))
+        stack.enter_context(policy_servers(namespaces, terms.group_seconds))
         if founded is not None:
             stack.enter_context(reached_in(world.namespace(len(found) - 1), founded.url))
         nodes = Nodes(terms, world, places, manifest, founded)

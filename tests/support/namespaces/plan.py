@@ -70,7 +70,7 @@ def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Sit
     )
 
 
-def delays(count: int, seed: int, least_ms: float, most_ms: float, guests: int = 0) -> list[list[float]]:
+def delays(count: int, seed: int, min_ms: float, max_ms: float, guests: int = 0) -> list[list[float]]:
     """Return the delay from each site to each other in seconds, the same in both directions.
 
     Args:
@@ -80,6 +80,6 @@ def delays(count: int, seed: int, least_ms: float, most_ms: float, guests: int =
     table = [[0.0] * count for _ in range(count)]
     for one in range(count):
         for other in range(one):
-            delay = rng.uniform(least_ms, most_ms) / 1000
+            delay = rng.uniform(min_ms, max_ms) / 1000
             table[one][other] = table[other][one] = delay if one < count - guests else _NEXT_DOOR_SECONDS
     return table

@@ -111,7 +111,7 @@ def markdown(result: Result) -> str:
 
 
 def _row(each: Delivery, lowest: float | None) -> str:
-    within = ", ".join(map(_seconds, (each.p50_seconds, each.p99_seconds, each.most_seconds)))
+    within = ", ".join(map(_seconds, (each.p50_seconds, each.p99_seconds, each.max_seconds)))
     score = "" if lowest is None else f"{lowest:.1f}"
     return (
         f"| {each.name}: {each.groups} | {each.due:,} | {each.share:.3%} |"

@@ -316,6 +316,15 @@ def test_memory_is_bounded_and_evicts_the_oldest_first() -> None:
     assert reason_of(gate.admit, sent[0], NOW) is None
 
 
+def test_more_slots_than_memory_holds_are_never_used_twice() -> None:
+    gate = admission(max_seen=4)
+    for slot in range(10):
+        gate.admit(ALICE.message(MANIFEST, slot=slot), NOW)
+    for slot in range(10):
+        second = ALICE.message(MANIFEST, slot=slot, completions=(b"9",))
+        assert _reason(gate, second) is Reason.EQUIVOCATION
+
+
 def test_floods_of_refused_messages_leave_nothing_behind() -> None:
     gate = admission(max_seen=2)
     gate.admit(GENUINE, NOW)

@@ -48,7 +48,7 @@ def test_the_first_network_of_an_account_stays(tmp_path: Path) -> None:
 
 
 def test_the_oldest_are_forgotten_first() -> None:
-    origins = Origins(most=2)
+    origins = Origins(max_origins=2)
     for account in (ALICE, BOB, CAROL):
         origins.learn(account, "9.9.9.9")
     assert [origins.network_of(account) for account in (ALICE, BOB, CAROL)] == [

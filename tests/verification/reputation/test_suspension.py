@@ -165,3 +165,13 @@ def test_votes_are_kept_across_a_restart(audits: Sequence[Audit], moment: int) -
         tell(restarted, audits[moment:])
         assert restarted.suspended(NOW) == running.suspended(NOW)
         assert bad(restarted) == pytest.approx(bad(running), abs=1e-9)
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_SIGNAL, Reason.NODE_BUSY])
+def test_what_has_no_penalty_is_no_failed_check(reason: Reason) -> None:
+    """Uninformative groups of everybody are no fault of this node's, and nothing that could be suspended."""
+    reputation = established()
+    tell(reputation, [(account, reason) for account in PEOPLE])
+    assert reputation.suspended(NOW) == ()
+    tell(reputation, [(account, CRASH) for account in PEOPLE[:5]] * 2)
+    assert reputation.suspended(NOW) == (CRASH,)

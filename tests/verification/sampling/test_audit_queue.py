@@ -99,7 +99,7 @@ def test_idle_accounts_accumulate_no_checker_time() -> None:
 
 
 def test_a_flood_evicts_its_own_author_and_newcomers_before_known_accounts() -> None:
-    queue = AuditQueue(most_waiting=6)
+    queue = AuditQueue(max_waiting=6)
     flood, carols, alices = (HEARD[author.account] for author in (MALLORY, CAROL, ALICE))
     assert [queue.put(admitted, known=False) for admitted in flood[:6]] == [None] * 6
     assert queue.put(carols[0], known=False) is flood[5]
@@ -122,7 +122,7 @@ def test_a_flood_evicts_its_own_author_and_newcomers_before_known_accounts() -> 
 def test_every_queued_rollout_leaves_the_queue_once(
     steps: list[tuple[Identity, bool, float]], most: int
 ) -> None:
-    queue = AuditQueue(most_waiting=most)
+    queue = AuditQueue(max_waiting=most)
     heard = {account: iter(rollouts) for account, rollouts in HEARD.items()}
     put, out = [], []
     for author, known, seconds in steps:
@@ -140,7 +140,7 @@ def test_every_queued_rollout_leaves_the_queue_once(
 
 
 def test_an_epochs_rollouts_are_unaudited_until_they_are_charged_or_displaced() -> None:
-    queue = AuditQueue(most_waiting=2)
+    queue = AuditQueue(max_waiting=2)
     first, second, third = HEARD[ALICE.account][:3]
     assert [queue.put(each, known=True) for each in (first, second, third)] == [None, None, third]
     assert (queue.unaudited(EPOCH), queue.unaudited(EPOCH + 1)) == (2, 0)

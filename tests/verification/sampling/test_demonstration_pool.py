@@ -183,7 +183,7 @@ async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None
     taken = [each for seed in range(30) for each in engine.demonstrate(EPOCH, random.Random(seed))]
     counts = Counter(each.account for each in taken)
     assert counts[ALICE.account] < 0.3 * counts[BOB.account]
-    batch = engine.assemble((), (), demonstrations=tuple(taken))
+    batch = engine.sampler.assemble((), (), demonstrations=tuple(taken))
     assert batch.forgotten == {(ALICE.account, 0)}
 
 
@@ -199,7 +199,7 @@ def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> No
     pairs = {(Identity(13).account, 0)}
     assert engine.sampler.set_aside() == pairs
     hint = Demonstration(Task(0, 1), "task", b"1", source=None)
-    assert engine.assemble((), (), demonstrations=(hint,)).forgotten == pairs
+    assert engine.sampler.assemble((), (), demonstrations=(hint,)).forgotten == pairs
 
 
 async def show(harness: VerificationHarness, author: Identity, slot: int, steps: str) -> None:
@@ -238,16 +238,16 @@ async def test_texts_of_the_first_accounts_are_forgotten_when_most_others_write_
     taken = [each for _ in range(6) for each in engine.demonstrate(EPOCH, rng)]
     pairs = {(author.account, 0) for author in liars}
     assert {(each.account, each.family) for each in taken} == pairs
-    assert engine.assemble((), (), demonstrations=taken).forgotten == frozenset()
+    assert engine.sampler.assemble((), (), demonstrations=taken).forgotten == frozenset()
     for slot in range(10, 12):
         for author in authors[4:]:
             await show(harness, author, slot, f"{slot}:{slot}")
     honest = engine.demonstrate(EPOCH, rng)
-    assert engine.assemble((), ()).forgotten == frozenset(), "a batch without texts is no imitation"
-    assert engine.assemble((), (), demonstrations=honest).forgotten == pairs
+    assert engine.sampler.assemble((), ()).forgotten == frozenset(), "a batch without texts is no imitation"
+    assert engine.sampler.assemble((), (), demonstrations=honest).forgotten == pairs
     honest = engine.demonstrate(EPOCH, rng)
     assert honest
-    assert engine.assemble((), (), demonstrations=honest).forgotten == frozenset(), "once"
+    assert engine.sampler.assemble((), (), demonstrations=honest).forgotten == frozenset(), "once"
 
 
 async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
@@ -322,7 +322,7 @@ async def test_texts_of_accounts_that_write_a_step_too_many_are_not_trained() ->
     taken = [each for _ in range(20) for each in engine.demonstrate(EPOCH, rng)]
     counts = Counter(each.account in {author.account for author in liars} for each in taken)
     assert 0 < counts[True] < 0.15 * counts[False]
-    assert engine.assemble((), (), demonstrations=taken).forgotten == pairs
+    assert engine.sampler.assemble((), (), demonstrations=taken).forgotten == pairs
 
 
 async def test_a_text_with_a_step_too_many_waits_and_the_account_s_others_do_not() -> None:
@@ -497,7 +497,7 @@ async def test_an_engine_returns_texts_of_known_families_for_evaluation() -> Non
     counts = Counter(each.account for each in taken)
     assert 10 < counts.total() - counts[OWN.account] <= 20
     assert counts[OWN.account] == 24
-    batch = engine.assemble((), (), judged=taken)
+    batch = engine.sampler.assemble((), (), judged=taken)
     assert (batch.judged, batch.demonstrations, batch.forgotten) == (taken, (), frozenset())
 
 

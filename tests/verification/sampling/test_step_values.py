@@ -79,7 +79,7 @@ def test_an_account_that_misleads_in_one_family_is_trusted_only_where_it_surely_
     [
         ({1: HONEST, 2: HONEST, 3: NONSENSE}, 2 * MIN_TEXTS - 1),
         ({1: HONEST, 3: NONSENSE}, 40),
-        (dict.fromkeys((1, 2), LIKELIHOOD.least_standard - 0.01) | {3: 0.0}, 40),
+        (dict.fromkeys((1, 2), LIKELIHOOD.min_standard - 0.01) | {3: 0.0}, 40),
         ({1: HONEST, 2: HONEST, 3: LIKELIHOOD.misleading_below * HONEST + 1e-6}, 40),
     ],
     ids=["few texts", "two accounts", "the policy knows nothing yet", "just enough"],
@@ -131,6 +131,18 @@ def test_a_flood_of_newcomers_does_not_set_the_standard() -> None:
         values.learn([(account(n), FAMILY, StepValue(value)) for n, value in shown.items()], weights)
     assert values.standards(FAMILY)[0] == pytest.approx(HONEST)
     assert values.misleading() == {(account(number), FAMILY) for number in flood}
+
+
+def test_accounts_without_a_weight_are_not_counted_for_a_standard() -> None:
+    """Two accounts that weigh are no standard, however many that do not weigh are beside them."""
+    values, flood = StepValues(), range(100, 140)
+    shown = dict.fromkeys((1, 2), HONEST) | dict.fromkeys(flood, NONSENSE)
+    weights = {account(1): 0.5, account(2): 0.5} | {account(number): 0.0 for number in flood}
+    for _ in range(2 * MIN_TEXTS):
+        values.learn([(account(n), FAMILY, StepValue(value)) for n, value in shown.items()], weights)
+    assert values.standards(FAMILY) == (None,) * len(FIGURES)
+    values.learn([], weights | {account(100): 0.01})
+    assert values.standards(FAMILY)[0] == pytest.approx(HONEST)
 
 
 def test_newcomers_one_after_the_other_do_not_set_the_standard() -> None:
@@ -271,7 +283,7 @@ def test_honest_accounts_that_differ_are_set_aside_in_less_than_one_of_a_hundred
     assert caught > 0.7 * rounds * len(attackers)
 
 
-@pytest.mark.parametrize("mean", [DEPENDENCE.least_standard - 0.5, -DEPENDENT])
+@pytest.mark.parametrize("mean", [DEPENDENCE.min_standard - 0.5, -DEPENDENT])
 def test_no_account_is_compared_where_the_median_account_depends_little(mean: float) -> None:
     teachers = Teachers()
     teachers.teach({(number, FAMILY): mean if number < 6 else -10.0 for number in range(7)}, rounds=40)
@@ -518,8 +530,8 @@ def test_steps_of_another_notation_that_depend_on_less_do_not_mislead_in_a_known
 
 
 def test_few_own_texts_and_small_dependence_are_no_standard() -> None:
-    assert known_family(MOSTLY_FOREIGN, own=1.9 * DEPENDENCE.least_standard).misleading() == frozenset()
-    assert known_family(MOSTLY_FOREIGN, own=2.1 * DEPENDENCE.least_standard).misleading()
+    assert known_family(MOSTLY_FOREIGN, own=1.9 * DEPENDENCE.min_standard).misleading() == frozenset()
+    assert known_family(MOSTLY_FOREIGN, own=2.1 * DEPENDENCE.min_standard).misleading()
     assert known_family(MOSTLY_FOREIGN, MIN_TEXTS - 1).misleading() == frozenset()
     assert known_family(MOSTLY_FOREIGN, MIN_TEXTS).misleading()
 
@@ -531,7 +543,7 @@ def test_own_texts_without_another_prompt_to_compare_count_for_nothing() -> None
         values.learn_known([(FAMILY, StepValue(1.0))], foreign)
     assert values.misleading() == frozenset()
     for _ in range(4 * MIN_TEXTS):
-        own = dependent(2.1 * DEPENDENCE.least_standard)
+        own = dependent(2.1 * DEPENDENCE.min_standard)
         values.learn_known([(FAMILY, StepValue(1.0)), (FAMILY, own)], foreign)
     assert values.misleading() == {(account(1), FAMILY)}
 
@@ -565,3 +577,20 @@ def test_evaluations_in_known_families_are_bounded(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(step_values, "MAX_PAIRS", 3)
     values = known_family(dict.fromkeys(range(5), 0.0))
     assert values.accounts() == {account(number) for number in (2, 3, 4)}
+
+
+def test_only_own_texts_are_the_standard_of_a_known_family() -> None:
+    """Steps of others that depend on their prompts ten times as much do not make honest ones misleading."""
+    honest, loud = Identity(1), [Identity(number) for number in range(2, 8)]
+    harness = VerificationHarness((honest, *loud))
+    harness.trust(honest, *loud)
+    nats = {harness.engine.own: DEPENDENT, honest.account: DEPENDENT} | {
+        who.account: 10 * DEPENDENT for who in loud
+    }
+    known = [(who, FAMILY, dependent(value)) for who, value in nats.items()]
+    for _ in range(4 * MIN_TEXTS):
+        harness.engine.judge_steps(EPOCH, [], known)
+    assert harness.sampler.step_values.misleading() == frozenset()
+    assert harness.sampler.step_values.votes() == pytest.approx(
+        dict.fromkeys((who.account for who in (honest, *loud)), 1.0)
+    )

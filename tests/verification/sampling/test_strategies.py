@@ -165,7 +165,7 @@ async def test_external_groups_grow_with_accounts_in_good_standing_up_to_a_bound
     sampler, opened = harness.sampler, []
     for opening in (4, 2, 1, 0):
         sampler.opening = opening
-        opened.append((sampler.most_external, sampler.most_demonstrations))
+        opened.append((sampler.max_external, sampler.max_demonstrations))
     assert opened == [(8, 64), (4, 32), (2, 16), (0, 0)]
     assert await harness.sampler.draw_external(EPOCH, random.Random(1)) == ()
 

@@ -29,8 +29,8 @@ ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 TEXTS = [f"{ESSAY} take{n} {n}. <answer>{n}</answer>" for n in range(COMPLETIONS)]
 
 
-def screen(most_texts: int = MAX_TEXTS, is_newcomer: Callable[[Account], bool] = nobody) -> NearDuplicates:
-    return NearDuplicates(FAMILIES, b"key", CAROL.account, most_texts, is_newcomer)
+def screen(max_texts: int = MAX_TEXTS, is_newcomer: Callable[[Account], bool] = nobody) -> NearDuplicates:
+    return NearDuplicates(FAMILIES, b"key", CAROL.account, max_texts, is_newcomer)
 
 
 def arrive(
@@ -201,7 +201,7 @@ def test_accounts_received_too_long_ago_are_not_compared() -> None:
 
 
 def test_evicted_texts_of_an_account_are_not_compared() -> None:
-    duplicates = screen(most_texts=COMPLETIONS)
+    duplicates = screen(max_texts=COMPLETIONS)
     assert arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
     for number in range(2 * COMPLETIONS):
         others = [text.replace("word", f"other{number}w") for text in TEXTS]
@@ -232,14 +232,14 @@ def test_arrivals_of_newcomers_do_not_displace_those_of_known_accounts() -> None
 
 
 def test_memory_is_bounded_and_an_account_evicts_its_own_texts_first() -> None:
-    duplicates = screen(most_texts=2000)
+    duplicates = screen(max_texts=2000)
     arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     flooder = Writer(BOB)
     for _ in range(MAX_TEXTS_PER_ACCOUNT // COMPLETIONS + 20):
         arrive(duplicates, flooder.group())
     assert len(duplicates) == MAX_TEXTS_PER_ACCOUNT + COMPLETIONS
     assert arrive(duplicates, rollout(ALICE, 1, "1 + 2", TEXTS)) is not None, "alice's are still known"
-    small = screen(most_texts=20)
+    small = screen(max_texts=20)
     for _ in range(20):
         arrive(small, flooder.group())
     assert len(small) == 20

@@ -63,3 +63,13 @@ def test_one_family_is_measured_again_and_the_other_rows_stay(tmp_path: Path) ->
         line for line in lines if not line.startswith("| base_conversion")
     ]
     assert not any(line.endswith("of before") for line in new)
+
+
+def test_a_family_that_does_not_exist_is_refused_and_the_page_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "families.md").write_text("the page", encoding="utf-8")
+    assert main([str(tmp_path), "base_conversion", "base_conversation"]) == 2
+    told = capsys.readouterr().err
+    assert "error: there is no task family 'base_conversation'\nhint: " in told
+    assert (tmp_path / "families.md").read_text(encoding="utf-8") == "the page"

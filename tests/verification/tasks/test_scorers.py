@@ -224,14 +224,24 @@ def test_code_is_distinguished_from_answers() -> None:
         "exit()",
         "open('key')",
     ):
-        assert holds_code(text.encode())
+        assert holds_code(PLAIN, text.encode())
+        assert holds_code(TAG, f"I try <answer>{text}</answer>".encode())
+        assert not holds_code(TAG, f"{text} gives <answer>1</answer>, as {text} shows".encode())
+        assert not holds_code(TAG, text.encode())
     for name in FAMILIES:
         for level in LEVELS:
             each = family(name, level)
             for seed in range(20):
                 answer = solution(each, derive(each, seed * 1009))
-                assert answer is None or not holds_code(answer.encode())
-    assert not holds_code(b"I open the bracket, evaluate (1 + 2) and import nothing.")
+                text = (
+                    ""
+                    if answer is None
+                    else answer
+                    if each.answer == "plain"
+                    else f"<answer>{answer}</answer>"
+                )
+                assert not holds_code(each, text.encode())
+    assert not holds_code(PLAIN, b"I open the bracket, evaluate (1 + 2) and import nothing.")
 
 
 def test_decimal_answers_within_the_published_tolerance() -> None:

@@ -9,7 +9,7 @@ from sapo_protocol.errors import Verdict
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.contributions import AdmittedContribution
-from sapo_verification.islands import Heard
+from sapo_verification.islands import TopicIslands
 from sapo_verification.types import AdmittedRollout
 
 Admitted = AdmittedRollout | AdmittedContribution | Certificate | Commitment | EquivocationProof
@@ -20,10 +20,10 @@ class Received:
     """The decision on one message.
 
     Attributes:
-        verdict: what the transport does with the message.
+        verdict: action of the transport on the message.
         rule: the rule that it breaks, if any; after a rule of stage 8 (the pool's) the verdict is still
             ACCEPT.
-        admitted: what passed stages 1 to 7, if anything did.
+        admitted: the object that passed stages 1 to 7, if any.
         proof: a message to be published, which proves the equivocation that this message completed, if any.
         islands: those on whose topics the proof is published.
         unknown: the author of the message, if this node lacks its certificate.
@@ -48,4 +48,4 @@ class Incoming:
     arrived_seconds: float
     source: str
     live: bool
-    heard: Heard
+    topic_islands: TopicIslands

@@ -19,7 +19,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.displaced import DISPLACED_TABLE, DisplacedCertificates, Entry
 from sapo_verification.admission.drop_order import DropOrder
-from sapo_verification.islands import Heard, IslandMap
+from sapo_verification.islands import IslandMap, TopicIslands
 from sapo_verification.standing import Standing
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
@@ -115,22 +115,24 @@ class CertificateStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> Certificate:
+    def admit(self, data: bytes, now_seconds: float, topic_islands: TopicIslands = None) -> Certificate:
         """Store the certificate in a message and return it.
 
         Args:
-            heard: islands of the topic on which it was received; None accepts any island.
+            topic_islands: islands of the topic on which it was received; None accepts any island.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
-        return self._admit(data, now_seconds, heard, is_stored=False)
+        return self._admit(data, now_seconds, topic_islands, is_stored=False)
 
-    def _admit(self, data: bytes, now_seconds: float, heard: Heard, *, is_stored: bool) -> Certificate:
+    def _admit(
+        self, data: bytes, now_seconds: float, topic_islands: TopicIslands, *, is_stored: bool
+    ) -> Certificate:
         envelope = parse_envelope(data, self._manifest.swarm_id)
-        if heard is not None or self.standing.has_gate:
+        if topic_islands is not None or self.standing.has_gate:
             account = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).account
-            self.islands.require_certificate(account, now_seconds, heard)
+            self.islands.require_certificate(account, now_seconds, topic_islands)
             self.standing.require_now(account, now_seconds)
         certificate = self._open(data, now_seconds, is_stored=is_stored)
         self._insert(certificate, data, now_seconds)

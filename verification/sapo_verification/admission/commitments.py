@@ -13,7 +13,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.rollouts import TermsInForce
-from sapo_verification.islands import Heard
+from sapo_verification.islands import TopicIslands
 from sapo_verification.store import Source, StoreSchema, open_database
 
 KEPT_EPOCHS: Final = 2
@@ -52,11 +52,11 @@ class CommitmentStore:
         self._certificates = certificates
         self._connection = open_database(path, _SCHEMA)
 
-    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> Commitment:
+    def admit(self, data: bytes, now_seconds: float, topic_islands: TopicIslands = None) -> Commitment:
         """Store the commitment in a message and return it.
 
         Args:
-            heard: islands of the topic on which it was received; None accepts any island.
+            topic_islands: islands of the topic on which it was received; None accepts any island.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -68,7 +68,7 @@ class CommitmentStore:
         known = self._ids(account, epoch)
         if envelope.content_id in known:
             raise RemoteProtocolError(Rule.COMMITMENT_NEW, "the commitment is known")
-        self._certificates.islands.require_rollout(account, epoch, heard)
+        self._certificates.islands.require_rollout(account, epoch, topic_islands)
         self._certificates.standing.require(account, epoch)
         self._certificates.require(commitment.node, account, now_seconds)
         self._terms.require_slot(epoch, commitment.slots[-1])

@@ -23,6 +23,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
 from sapo_protocol.islands.count import paid_accounts
 from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
+from sapo_verification.bounded_cache import BoundedCache
 from sapo_verification.store import StoreSchema, open_database, transaction
 from sapo_verification.working import Working, at_once, part
 
@@ -86,8 +87,8 @@ class ContributionStore:
     def __init__(self, path: Path | str, swarm_id: SwarmId) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._swarm_id = swarm_id
-        self._parsed: dict[ContentId, Contribution] = {}
-        self._roots: dict[ContentId, EpochRoot] = {}
+        self._parsed = BoundedCache[ContentId, Contribution](_PARSED)
+        self._roots = BoundedCache[ContentId, EpochRoot](_ROOTS)
         self.revision = 0
         """Increases with every change of what this store may return."""
 
@@ -165,8 +166,8 @@ class ContributionStore:
         """Return the number of stored pages."""
         return int(self._connection.execute("SELECT COUNT(*) FROM page").fetchone()[0])
 
-    def missing_pages(self, most: int) -> tuple[Digest, ...]:
-        """Return at most ``most`` digests of pages to request, those of the newest epochs first.
+    def missing_pages(self, limit: int) -> tuple[Digest, ...]:
+        """Return at most ``limit`` digests of pages to request, those of the newest epochs first.
 
         Only pages of tallies and of proposals that the chain names are requested; any other proposal can be
         computed from the tallies. Each message contributes its first missing page before any contributes its
@@ -179,7 +180,7 @@ class ContributionStore:
             " LEFT JOIN page ON page.digest = named_page.digest WHERE page.digest IS NULL"
             " AND (kind = ? OR content_id IN (SELECT content_id FROM posted_proposal)))"
             " GROUP BY digest ORDER BY MIN(number), MAX(epoch) DESC, digest LIMIT ?",
-            (int(Kind.TALLY), most),
+            (int(Kind.TALLY), limit),
         )
         return tuple(Digest(row[0]) for row in rows)
 
@@ -190,7 +191,7 @@ class ContributionStore:
             " (SELECT content_id FROM named_page LEFT JOIN page USING (digest) WHERE content IS NULL)",
             (epoch, int(Kind.PROPOSAL)),
         ).fetchall()
-        parsed = ((ContentId(id_), parse_contribution(parse_envelope(e, self._swarm_id))) for id_, e in rows)
+        parsed = ((ContentId(id_), self._parse(envelope)) for id_, envelope in rows)
         return {id_: message for id_, message in parsed if isinstance(message, Proposal)}
 
     def epoch_root(self, content_id: ContentId) -> EpochRoot | None:
@@ -218,10 +219,8 @@ class ContributionStore:
             proposal = yield from self._reading(content_id, Proposal)
             if proposal is None:
                 return None
-            root = yield from part(len(proposal.shares), partial(proposal.root, content_id))
-            if len(self._roots) >= _ROOTS:
-                self._roots.clear()
-            self._roots[content_id] = root
+            work = partial(proposal.root, content_id)
+            self._roots[content_id] = yield from part(len(proposal.shares), work)
         return self._roots[content_id]
 
     def has(self, content_id: ContentId) -> bool:
@@ -265,10 +264,14 @@ class ContributionStore:
 
     def _posted_tallies(self, epoch: int) -> frozenset[ContentId]:
         """Return the tallies that the proposal on the ledger names; none if it is not stored."""
-        row = self._connection.execute(
-            "SELECT content_id FROM posted_proposal WHERE epoch = ?", (epoch,)
-        ).fetchone()
-        return frozenset(self._tallies_of(ContentId(row[0])) if row else ())
+        posted = self._posted(epoch)
+        return frozenset(() if posted is None else self._tallies_of(posted))
+
+    def _posted(self, epoch: int) -> ContentId | None:
+        """Return the proposal behind the ledger's root of an epoch, as far as this node knows."""
+        query = "SELECT content_id FROM posted_proposal WHERE epoch = ?"
+        row = self._connection.execute(query, (epoch,)).fetchone()
+        return ContentId(row[0]) if row else None
 
     def _tallies_of(self, proposal: ContentId) -> tuple[ContentId, ...]:
         """Return the tallies that a stored proposal names, also if pages of it are missing."""
@@ -276,7 +279,7 @@ class ContributionStore:
             "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
             (proposal, int(Kind.PROPOSAL)),
         ).fetchone()
-        found = parse_contribution(parse_envelope(row[0], self._swarm_id)) if row else None
+        found = self._parse(row[0]) if row else None
         return found.tallies if isinstance(found, Proposal) else ()
 
     def note_posted(self, epoch: int, proposal: ContentId, *, is_final: bool) -> None:
@@ -379,9 +382,10 @@ class ContributionStore:
         """Return the proposals of an epoch."""
         return dict(self._messages(epoch, Proposal))
 
-    def approvals(self, epoch: int, proposal: ContentId) -> Sequence[Approval]:
-        """Return the approvals of a proposal."""
-        return [approval for _, approval in self._messages(epoch, Approval) if approval.proposal == proposal]
+    def approvals(self, epoch: int, proposal: ContentId | None = None) -> Sequence[Approval]:
+        """Return the approvals of a proposal, or of all of an epoch."""
+        found = (approval for _, approval in self._messages(epoch, Approval))
+        return [each for each in found if proposal in (None, each.proposal)]
 
     def envelopes(self, since_epoch: int) -> tuple[bytes, ...]:
         """Return the messages of an epoch and later ones, for peers that ask."""
@@ -390,7 +394,7 @@ class ContributionStore:
         )
         return tuple(row[0] for row in rows)
 
-    def newest(self, since_epoch: int, most_bytes: int) -> tuple[bytes, ...]:
+    def newest(self, since_epoch: int, max_bytes: int) -> tuple[bytes, ...]:
         """Return the last ones of ``envelopes`` that together have no more bytes.
 
         No more of them are read: all those of sixteen epochs can be tens of megabytes.
@@ -401,23 +405,20 @@ class ContributionStore:
         )
         found: list[bytes] = []
         for (envelope,) in rows:
-            most_bytes -= len(envelope)
-            if most_bytes < 0:
+            max_bytes -= len(envelope)
+            if max_bytes < 0:
                 break
             found.append(envelope)
         return tuple(reversed(found))
 
     def _prune(self, epoch: int) -> None:
         """Delete all messages of an epoch but the posted proposal, its tallies and its approvals."""
-        row = self._connection.execute(
-            "SELECT content_id FROM posted_proposal WHERE epoch = ?", (epoch,)
-        ).fetchone()
-        final = self.proposal(ContentId(row[0])) if row else None
+        posted = self._posted(epoch)
+        proposal = None if posted is None else self.proposal(posted)
         kept: set[ContentId] = set()
-        if row is not None and final is not None:
-            content_id = ContentId(row[0])
-            approvals = (id_ for id_, a in self._messages(epoch, Approval) if a.proposal == content_id)
-            kept = {content_id, *final.tallies, *approvals}
+        if posted is not None and proposal is not None:
+            approvals = (id_ for id_, a in self._messages(epoch, Approval) if a.proposal == posted)
+            kept = {posted, *proposal.tallies, *approvals}
         stored = self._connection.execute("SELECT content_id FROM contribution WHERE epoch = ?", (epoch,))
         dropped = [(id_,) for (id_,) in stored.fetchall() if id_ not in kept]
         with transaction(self._connection):
@@ -446,8 +447,6 @@ class ContributionStore:
         message = yield from self._read(content_id, type_)
         if message is None:
             return None
-        if len(self._parsed) >= _PARSED:
-            self._parsed.clear()
         self._parsed[content_id] = message
         return message if isinstance(message, type_) else None
 
@@ -456,10 +455,11 @@ class ContributionStore:
             "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
             (content_id, int(_KINDS[type_])),
         ).fetchone()
-        if row is None:
-            return None
-        message = parse_contribution(parse_envelope(row[0], self._swarm_id))
-        return (yield from self._completing(content_id, message))
+        return (yield from self._completing(content_id, self._parse(row[0]))) if row else None
+
+    def _parse(self, envelope: bytes) -> Contribution:
+        """Return a stored message, without the rows of its pages."""
+        return parse_contribution(parse_envelope(envelope, self._swarm_id))
 
     def _completing(self, content_id: ContentId, message: Contribution) -> Working[Contribution | None]:
         """Return a message with the rows of its pages; None if a page is missing or not valid."""

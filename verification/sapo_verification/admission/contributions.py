@@ -64,7 +64,7 @@ class ContributionAdmission:
     """Admission of contributions; it keeps no state of its own.
 
     Args:
-        known: what was admitted before.
+        known: the contributions that were admitted before.
         auditors: returns the auditors as this node knows them now.
     """
 

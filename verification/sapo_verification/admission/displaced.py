@@ -59,7 +59,7 @@ class DisplacedCertificates:
                 self._add((certificate.node, certificate.account), Entry(certificate, envelope))
 
     def get(self, key: _Key) -> Entry | None:
-        """Return what is kept for a node and account, if anything is."""
+        """Return the certificate kept for a node and account, if any."""
         return self._entries.get(key)
 
     def keep(self, key: _Key, entry: Entry) -> None:

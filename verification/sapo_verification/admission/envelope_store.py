@@ -76,14 +76,16 @@ class EnvelopeStore:
         """Return those of the rollouts that are not known (see ``knows``), in the given order."""
         return tuple(content_id for content_id in ids if not self.knows(content_id))
 
-    def listed(self, epoch: int, after: ContentId | None, most: int) -> tuple[tuple[ContentId, Account], ...]:
-        """Return at most ``most`` content ids of an epoch above ``after``, with their accounts, ascending."""
+    def listed(
+        self, epoch: int, after: ContentId | None, limit: int
+    ) -> tuple[tuple[ContentId, Account], ...]:
+        """Return ``limit`` content ids of an epoch at most, above ``after``, with accounts, ascending."""
         if epoch > _LARGEST_INTEGER:
             return ()
         rows = self._connection.execute(
             "SELECT content_id, account FROM heard WHERE epoch = ? AND content_id > ?"
             " ORDER BY content_id LIMIT ?",
-            (epoch, bytes(after or b""), most),
+            (epoch, bytes(after or b""), limit),
         )
         return tuple((ContentId(content_id), Account(account)) for content_id, account in rows)
 

@@ -18,7 +18,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.rollouts import TermsInForce
-from sapo_verification.islands import Heard
+from sapo_verification.islands import TopicIslands
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database
 
@@ -77,17 +77,17 @@ class ProofStore:
                 self._delete((epoch, Account(account)))
         return len(self)
 
-    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> EquivocationProof:
+    def admit(self, data: bytes, now_seconds: float, topic_islands: TopicIslands = None) -> EquivocationProof:
         """Store the proof in a message, record it in its account's reputation, and return it.
 
         Args:
-            heard: islands of the topic on which it was received; None accepts any island.
+            topic_islands: islands of the topic on which it was received; None accepts any island.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         proof = open_proof(parse_envelope(data, self._manifest.swarm_id))
-        self._require(proof, now_seconds, heard)
+        self._require(proof, now_seconds, topic_islands)
         self._keep(proof, data)
         self._count(proof)
         return proof
@@ -129,12 +129,14 @@ class ProofStore:
         for key in [key for key in self._messages if key[0] < epoch - PROOF_EPOCHS]:
             self._delete(key)
 
-    def _require(self, proof: EquivocationProof, now_seconds: float, heard: Heard = None) -> None:
+    def _require(
+        self, proof: EquivocationProof, now_seconds: float, topic_islands: TopicIslands = None
+    ) -> None:
         require_timely(proof, self._manifest, now_seconds)
         if _key(proof) in self._messages:
             raise RemoteProtocolError(Rule.PROOF_NEW, "the equivocation is known")
         epoch = proof.rollouts[0].epoch
-        self._certificates.islands.require_proof(proof.account, epoch, now_seconds, heard)
+        self._certificates.islands.require_proof(proof.account, epoch, now_seconds, topic_islands)
         for rollout in proof.rollouts:
             self._certificates.require_of_proof(rollout.node, rollout.account, now_seconds)
         slot = proof.rollouts[0].slot

@@ -26,16 +26,19 @@ from typing import Final
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope
 from sapo_protocol.epochs import require_current
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
-from sapo_verification.islands import Heard
+from sapo_verification.admission.taken_slots import TakenSlots
+from sapo_verification.islands import TopicIslands
+from sapo_verification.store import Source
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
-"""Slots remembered, about 330 bytes each; beyond it the oldest is dropped."""
+"""Content ids remembered, about 185 bytes each; beyond it the oldest is dropped. They only save the checks of
+a copy: which content came first in a slot is stored (``taken_slots.py``)."""
 
 
 class SlotTaken(RemoteProtocolError):
@@ -106,6 +109,7 @@ class Admission:
 
     Args:
         terms: the limits and families of each epoch, as far as this node knows.
+        path: where the first contents of slots are stored.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class Admission:
         certificates: CertificateStore,
         max_seen: int = MAX_SEEN,
         terms: TermsInForce | None = None,
+        path: Source = ":memory:",
     ) -> None:
         self.terms: Final = terms or TermsInForce(manifest)
         self._max_seen = max_seen
@@ -121,18 +126,19 @@ class Admission:
         self._certificates = certificates
         self._islands = certificates.islands
         self._standing = certificates.standing
-        self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
-        self._seen: set[ContentId] = set()
+        self._slots = TakenSlots(path)
+        self._seen: OrderedDict[ContentId, int] = OrderedDict()
+        """Epochs by content id, in the order of admission."""
 
     def __len__(self) -> int:
-        """Return the number of slots remembered."""
+        """Return the number of slots whose first content is stored."""
         return len(self._slots)
 
     def admit(
         self,
         data: bytes,
         now_seconds: float,
-        heard: Heard = None,
+        topic_islands: TopicIslands = None,
         *,
         again: bool = False,
         stored: bool = False,
@@ -140,7 +146,7 @@ class Admission:
         """Admit the rollout in a message and return it.
 
         Args:
-            heard: islands of the topic on which it was received; None accepts any island.
+            topic_islands: islands of the topic on which it was received; None accepts any island.
             again: admit a known content once more, for an audit by sample.
             stored: it was accepted before a restart; the certificate may have been displaced since.
 
@@ -153,7 +159,7 @@ class Admission:
         if (is_known := envelope.content_id in self._seen) and not again:
             raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
         if self._islands.is_divided:
-            self._islands.require_rollout(rollout.account, rollout.epoch, heard)
+            self._islands.require_rollout(rollout.account, rollout.epoch, topic_islands)
         if self._standing.has_gate:
             self._standing.require(rollout.account, rollout.epoch)
         require = self._certificates.require_of_proof if stored else self._certificates.require
@@ -167,20 +173,20 @@ class Admission:
         return AdmittedRollout(envelope.content_id, rollout)
 
     def has_seen(self, content_id: ContentId) -> bool:
-        """Whether a rollout was admitted since the start, unless its slot is no longer remembered."""
+        """Whether a rollout was admitted since the start, unless very many were admitted after it."""
         return content_id in self._seen
 
     def forget(self, before_epoch: int) -> None:
         """Drop the slots of earlier epochs, whose rollouts are no longer admitted."""
-        for place in [place for place in self._slots if place[0] < before_epoch]:
-            self._seen.discard(self._slots.pop(place))
+        self._slots.forget(before_epoch)
+        for content_id in [each for each, epoch in self._seen.items() if epoch < before_epoch]:
+            del self._seen[content_id]
 
     def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:
-        place = (rollout.epoch, rollout.account, rollout.slot)
-        if (first := self._slots.get(place)) is not None:
+        content_id = envelope.content_id
+        first = self._slots.take(rollout.epoch, rollout.account, rollout.slot, content_id)
+        if first != content_id:
             raise SlotTaken(rollout.slot, first)
-        self._slots[place] = envelope.content_id
-        self._seen.add(envelope.content_id)
-        if len(self._slots) > self._max_seen:
-            _, forgotten = self._slots.popitem(last=False)
-            self._seen.discard(forgotten)
+        self._seen[content_id] = rollout.epoch
+        if len(self._seen) > self._max_seen:
+            self._seen.popitem(last=False)

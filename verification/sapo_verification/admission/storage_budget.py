@@ -67,19 +67,19 @@ STEP: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What decides which rollouts are kept.
+    """The inputs of the decision which rollouts are kept.
 
     Attributes:
         own: the account that loses nothing.
         reputation: determines which accounts are newcomers.
         count: determines which rollouts are decided, and which of them are paid; on the same connection.
-        most_bytes: limit on disk, for all epochs together.
+        max_bytes: limit on disk, for all epochs together.
     """
 
     own: Account
     reputation: Reputation
     count: EpochCount
-    most_bytes: int = KEPT_BYTES
+    max_bytes: int = KEPT_BYTES
 
 
 class _Holder(NamedTuple):
@@ -145,9 +145,9 @@ class StorageBudget:
     def _make_room(self, epoch: int, retention: Retention) -> None:
         looked_at = 0
         while looked_at < MAX_LOOKED_AT:
-            if self.size(epoch) > retention.most_bytes // EPOCHS_OF_ROOM:
+            if self.size(epoch) > retention.max_bytes // EPOCHS_OF_ROOM:
                 holder = self._next(epoch, epoch, retention.own)
-            elif self.size() > retention.most_bytes:
+            elif self.size() > retention.max_bytes:
                 holder = self._next(0, None, retention.own)
             else:
                 return

@@ -24,6 +24,7 @@ from sapo_verification.jail.messages import (
     frame,
     frame_length,
 )
+from sapo_verification.jail.sandbox import WORKER_BYTES, limit_worker
 
 
 def main(arguments: list[str]) -> int:
@@ -43,10 +44,14 @@ def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
         # the node handles them: it drains first and then ends this process
         signal.signal(number, signal.SIG_IGN)
     setup = decode_setup(_read_frame(requests, MAX_SETUP_BYTES) or b"")
+    limit_worker()
     _import_scorers(setup)
     from sapo_verification.jail.worker import JailWorker
 
-    worker = JailWorker(setup.families, setup.deadline_seconds)
+    try:
+        worker = JailWorker(setup.families, setup.deadline_seconds)
+    except MemoryError:
+        sys.exit(f"tasks with the suite's settings need more than {WORKER_BYTES >> 20} MiB of memory")
     _send(replies, READY)
     while (body := _read_frame(requests, MAX_REQUEST_BYTES)) is not None:
         _send(replies, worker.relay(body))
@@ -71,12 +76,12 @@ def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, replies
 
 
-def _read_frame(stream: BinaryIO, most: int) -> bytes | None:
+def _read_frame(stream: BinaryIO, max_bytes: int) -> bytes | None:
     """Read a frame and return its body; None at the end of the stream."""
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return None
-    return stream.read(frame_length(header, most))
+    return stream.read(frame_length(header, max_bytes))
 
 
 def _send(stream: BinaryIO, body: bytes) -> None:

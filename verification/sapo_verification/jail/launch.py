@@ -101,9 +101,9 @@ def _run(mode: str, stdin: bytes) -> bytes:
 
 def _unframe(stream: bytes) -> Sequence[bytes]:
     """Return the bodies of consecutive frames."""
-    bodies = []
-    while stream:
-        end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")
-        bodies.append(stream[HEADER_BYTES:end])
-        stream = stream[end:]
+    bodies, place = [], 0
+    while place < len(stream):
+        start = place + HEADER_BYTES
+        place = start + int.from_bytes(stream[place:start], "big")
+        bodies.append(stream[start:place])
     return bodies

@@ -104,15 +104,15 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
-def frame_length(header: bytes, most: int) -> int:
+def frame_length(header: bytes, max_bytes: int) -> int:
     """Return the length that a header announces.
 
     Raises:
-        MalformedMessage: it is more than ``most``.
+        MalformedMessage: it is more than ``max_bytes``.
     """
     length = int.from_bytes(header, "big")
-    if length > most:
-        raise MalformedMessage(f"a frame of {length} bytes, {most} allowed")
+    if length > max_bytes:
+        raise MalformedMessage(f"a frame of {length} bytes, {max_bytes} allowed")
     return length
 
 

@@ -26,6 +26,10 @@ from sapo_verification.jail import seccomp as jail_seccomp
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 """In addition to what the worker's image already maps: the heaviest honest check needs under 10 MiB."""
 
+WORKER_BYTES: Final = 1024 * 1024 * 1024
+"""Of data in a worker. It derives items before its first child exists, with settings from the manifest of a
+stranger, which can ask for items of any size. A suite of the whole catalogue takes 181 MiB."""
+
 CPU_SECONDS: Final = 600
 """Processor time of a child, for the case that its worker has ended and cannot enforce the deadline."""
 
@@ -49,6 +53,16 @@ class Restriction:
     name: str
     works: bool
     detail: str
+
+
+def limit_worker() -> None:
+    """Limit the data of the calling process, a worker, to ``WORKER_BYTES``; its children may lower the limit.
+
+    Beyond it an allocation raises ``MemoryError``. Only Linux counts all of it.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = WORKER_BYTES if hard == resource.RLIM_INFINITY else min(WORKER_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
 
 
 def enter(descriptors: int, parent: int) -> tuple[Restriction, ...]:  # pragma: no cover - in the child

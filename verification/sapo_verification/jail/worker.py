@@ -133,7 +133,7 @@ class _Limits:
 
     def __init__(self, processor_seconds: Callable[[], float], deadline_seconds: float) -> None:
         self._processor_seconds = processor_seconds
-        self._most_used = processor_seconds() + deadline_seconds
+        self._max_used = processor_seconds() + deadline_seconds
         self._until = time.monotonic() + PATIENCE * deadline_seconds
 
     def wait(self, descriptor: int, event: int) -> None:
@@ -143,7 +143,7 @@ class _Limits:
             ChildFailed: a limit was reached before that.
         """
         while True:
-            unused = self._most_used - self._processor_seconds()
+            unused = self._max_used - self._processor_seconds()
             if unused <= 0:
                 raise ChildFailed(Failure.TIMEOUT)
             left = self._until - time.monotonic()

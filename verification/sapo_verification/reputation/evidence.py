@@ -16,6 +16,7 @@ from typing import Final
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
+from sapo_verification.bounded_cache import BoundedCache
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD
 from sapo_verification.reputation.suspension import SCHEMA as SUSPENSION_SCHEMA
 from sapo_verification.reputation.suspension import Suspensions
@@ -138,7 +139,7 @@ class Reputation:
             "SELECT account, SUM(audits), SUM(passed) FROM evidence GROUP BY account"
         ):
             self._audits[Account(account)], self._passed[Account(account)] = audits, passed
-        self._totals: dict[Account, Evidence] = {}
+        self._totals = BoundedCache[Account, Evidence](MAX_TOTALS)
         self._banned_until: dict[Account, int] = {
             Account(account): until
             for account, until in self._connection.execute("SELECT account, until_epoch FROM ban")
@@ -188,8 +189,6 @@ class Reputation:
             rows = self._connection.execute(
                 "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ?", (account,)
             ).fetchall()
-            if len(self._totals) >= MAX_TOTALS:
-                self._totals.clear()
             self._totals[account] = sum_evidence(*(Evidence(*row) for row in rows))
         return self._totals[account].at(epoch)
 

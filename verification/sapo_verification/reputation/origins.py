@@ -57,9 +57,9 @@ def network_of_host(host: str) -> Network | None:
 class Origins:
     """The first known network of each account, in SQLite; it does not change later."""
 
-    def __init__(self, path: Source = ":memory:", most: int = MAX_ORIGINS) -> None:
+    def __init__(self, path: Source = ":memory:", max_origins: int = MAX_ORIGINS) -> None:
         self._connection = open_database(path, _SCHEMA)
-        self._most = most
+        self._max_origins = max_origins
 
     def learn(self, account: Account, host: str) -> None:
         """Record the network of the address of an account's own node, unless one is known."""
@@ -70,7 +70,7 @@ class Origins:
             "INSERT INTO origin (account, network) VALUES (?, ?)", (account, network)
         )
         newest = cursor.lastrowid or 0
-        self._connection.execute("DELETE FROM origin WHERE number <= ?", (newest - self._most,))
+        self._connection.execute("DELETE FROM origin WHERE number <= ?", (newest - self._max_origins,))
 
     def network_of(self, account: Account) -> Network | None:
         """Return the network of an account, or None if it is unknown."""

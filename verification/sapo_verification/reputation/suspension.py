@@ -19,7 +19,7 @@ from typing import Final
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
-from sapo_verification.reputation.ballots import Ballots
+from sapo_verification.reputation.failure_votes import FailureVotes
 from sapo_verification.store import StoreSchema
 
 MIN_VOTERS: Final = 5
@@ -71,12 +71,12 @@ class Suspensions:
         self._connection = connection
         self._carries_weight = carries_weight
         self._newest_epoch: int = connection.execute("SELECT MAX(epoch) FROM outcome").fetchone()[0] or 0
-        self._ballots = Ballots(carries_weight)
+        self._votes = FailureVotes(carries_weight)
         rows = connection.execute(
             "SELECT account, reason, audits FROM outcome WHERE epoch = ?", (self._newest_epoch,)
         )
         for account, reason, audits in rows:
-            self._ballots.note(Account(account), reason or None, audits)
+            self._votes.note(Account(account), reason or None, audits)
 
     def moment(self, epoch: int) -> int:
         """Return the epoch in which an audit is made: the newest one known, at least the rollout's
@@ -91,15 +91,15 @@ class Suspensions:
             (epoch, reason or _PASSED, account, family, severity),
         )
         if epoch > self._newest_epoch:
-            self._newest_epoch, self._ballots = epoch, Ballots(self._carries_weight)
+            self._newest_epoch, self._votes = epoch, FailureVotes(self._carries_weight)
             for table in ("outcome", "suspended"):
                 statement = f"DELETE FROM {table} WHERE epoch <= ?"  # noqa: S608  our own two names
                 self._connection.execute(statement, (epoch - REMEMBERED_EPOCHS,))
-        self._ballots.note(account, reason)
+        self._votes.note(account, reason)
 
     def recount(self, account: Account) -> None:
         """Count an account's votes again, since it may have begun to carry weight."""
-        self._ballots.recount(account)
+        self._votes.recount(account)
 
     def is_suspended(self, epoch: int, reason: Reason) -> bool:
         """Whether the penalties for failing a check in an epoch are suspended."""
@@ -116,11 +116,11 @@ class Suspensions:
 
         The vote on each has to be reviewed after every audit, also after one that passed.
         """
-        return tuple(map(Reason, self._ballots.failed()))
+        return tuple(map(Reason, self._votes.failed()))
 
     def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:
         """Update whether a check is suspended after an audit; return the changes of evidence."""
-        now = is_probably_ours(*self._ballots.count(reason, MIN_VOTERS))
+        now = is_probably_ours(*self._votes.count(reason, MIN_VOTERS))
         before = self.is_suspended(epoch, reason)
         if before == now:
             return ()

@@ -39,8 +39,8 @@ class Turn:
 class AuditQueue:
     """Rollouts that wait for an audit, those of one account in their order of arrival."""
 
-    def __init__(self, most_waiting: int = MAX_WAITING) -> None:
-        self._most_waiting = most_waiting
+    def __init__(self, max_waiting: int = MAX_WAITING) -> None:
+        self._max_waiting = max_waiting
         self._queues: dict[bool, dict[Account, deque[AdmittedRollout]]] = {True: {}, False: {}}
         self._counts = {known: RolloutCounts() for known in self._queues}
         self._between = _VirtualTime[bool]()
@@ -57,7 +57,7 @@ class AuditQueue:
         self._counts[known].add(admitted.account)
         self._waiting += 1
         self._unaudited[admitted.rollout.epoch] += 1
-        return self._displace() if self._waiting > self._most_waiting else None
+        return self._displace() if self._waiting > self._max_waiting else None
 
     def unaudited(self, epoch: int) -> int:
         """Return how many rollouts of an epoch wait, or were taken and are not yet charged."""

@@ -144,18 +144,20 @@ class Sampler:
         """How many of ``OPEN`` steps of the policy's J and demonstrations are used; the canary lowers it."""
         self.quarantine = frozenset[Pair]()
         """Accounts whose text did harm according to the canary: nothing of theirs is drawn."""
+        self.admits: Callable[[Account], bool] = lambda _account: True
+        """Whether the canary lets text of an account be drawn; after harm it admits few new accounts."""
 
     def need(self, success: float) -> float:
         """See ``SamplingPolicy.need``."""
         return self._policy.need(success)
 
     @property
-    def most_external(self) -> int:
+    def max_external(self) -> int:
         """The present J."""
         return self._policy.external_groups * self.opening // OPEN
 
     @property
-    def most_demonstrations(self) -> int:
+    def max_demonstrations(self) -> int:
         """The present limit of demonstrations in a round."""
         return self._policy.demonstrations * self.opening // OPEN
 
@@ -163,7 +165,7 @@ class Sampler:
         """Return up to J verified, informative groups of other accounts."""
         self.screens.weigh(self.votes(self.screens.accounts(), epoch), self.step_values.depends_less)
         shares = self.shares(self._pool.accounts(), epoch)
-        places = adapted_places(self.most_external, shares, rng)
+        places = adapted_places(self.max_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
         return tuple(rollout for rollout in drawn if rollout is not None)
 
@@ -179,9 +181,10 @@ class Sampler:
         return {account: share * votes.get(account, 1.0) for account, share in shares.items()}
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
-        """Return the weights by which accounts are drawn, before any cap, without those in quarantine."""
+        """Return the weights by which accounts are drawn, before any cap, without those that wait."""
         quarantined = {account for account, _ in self.quarantine}
-        standing = self._reputation.weigh(set(accounts) - quarantined, epoch)
+        admitted = {account for account in accounts if account not in quarantined and self.admits(account)}
+        standing = self._reputation.weigh(admitted, epoch)
         return self._strategy.weigh(standing, self.likelihoods, self.usefulness)
 
     def assemble(
@@ -222,7 +225,7 @@ class Sampler:
         measured = showing - trained
         part = partial(filled_part, self.step_values, set_aside)
         return waiting.take(
-            self.most_demonstrations,
+            self.max_demonstrations,
             shares=self._places(showing, measured, epoch),
             need=lambda family: self.need(success.of(family)),
             part=lambda account, family: 1.0 if account in measured else part(account, family),
@@ -245,7 +248,7 @@ class Sampler:
 
         showing = _accounts(pair for pair in waiting.pairs() if is_known(pair[1]))
         return waiting.take_to_judge(
-            int(JUDGED_SHARE * self.most_demonstrations),
+            int(JUDGED_SHARE * self.max_demonstrations),
             shares=self.shares(showing, epoch),
             is_known=is_known,
             rng=rng,
@@ -265,8 +268,8 @@ class Sampler:
             own: this node's account.
         """
         values, known, judged = list(values), list(known), self.step_values
-        heard = {account for account, _, _ in values}
-        weights = self.votes(judged.accounts() | heard | self.screens.accounts(), epoch)
+        authors = {account for account, _, _ in values}
+        weights = self.votes(judged.accounts() | authors | self.screens.accounts(), epoch)
         judged.learn(values, weights)
         judged.learn_known(
             ((family, value) for account, family, value in known if account == own),
@@ -329,14 +332,14 @@ class Sampler:
         return verified.is_informative and not phrase
 
 
-def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:
+def adapted_places(max_places: int, shares: Mapping[Account, float], rng: random.Random) -> int:
     """Return J times the sum of the shares, rounded randomly to an integer with exactly that mean.
 
     These places are then drawn by the normalised shares, so an account's expected number of places is J times
     its share.
     """
     mass = min(1.0, sum(shares.values()))
-    return min(most, int(most * mass + rng.random())) if mass > 0 else 0
+    return min(max_places, int(max_places * mass + rng.random())) if mass > 0 else 0
 
 
 def capped_shares(standing: AccountStanding, policy: SamplingPolicy) -> Mapping[Account, float]:

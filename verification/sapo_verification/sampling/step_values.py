@@ -1,18 +1,19 @@
-"""What the steps of each account's demonstrations are worth to this node's own policy.
+"""Value of the steps in each account's demonstrations, by their likelihood under this node's own policy.
 
-A checker sees answers only: steps of another task before a right answer earn what honest steps earn, and a
-policy that imitates them learns to write nonsense. So each text is read by the own policy before it is
-trained on it, in two ways:
+The checkers score only answers: steps of another task before a right answer earn as much as honest steps, and
+a policy that imitates them learns wrong steps. So before a text is trained, the own policy computes two
+figures for it:
 
-* *likelihood*: how likely are its steps, and how likely is the right answer after them (the value of a
-  prefix, as in Math-Shepherd, arXiv 2312.08935, computed instead of sampled)?
-* *dependence*: how much likelier are the steps after their own prompt than after another one of the family
-  (pointwise mutual information), and how much likelier is their second half after the prompt and the first
-  half than after another text's? What does not depend on the text before it has none in the mean, whatever
-  the policy has learned and however well its style is known.
+* *likelihood*: the likelihood of its steps, and of the right answer after them (the value of a prefix, as in
+  Math-Shepherd, arXiv 2312.08935, computed instead of sampled);
+* *dependence*: how much likelier the steps are after their own prompt than after another one of the family
+  (pointwise mutual information), and how much likelier their second half is after the prompt and the first
+  half than after those of another text. Steps that do not depend on the text before them have a mean
+  dependence of zero, whatever the policy has learned.
 
-Likelihood needs a policy that has learned the family. Dependence tells honest steps from foreign ones much
-earlier, does not fall when a policy learns to imitate nonsense, and a style that nobody else uses has it too.
+Likelihood needs a policy that has learned the family. Dependence distinguishes honest steps from those of
+another task much earlier, does not fall when a policy learns to imitate wrong steps, and does not depend on
+how common a style is.
 
 Accounts are compared within a family with the median account, so that fewer than half of the accounts that
 teach a family cannot move the standard below honest texts. In families that this node knows they are
@@ -29,7 +30,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.types import Pair
-from sapo_verification.weighted import at_half_of_the_weight
+from sapo_verification.weighted_median import weighted_median
 
 TEXTS_IN_MEAN: Final = 16
 """Latest texts of an account in a family that its part of a standard covers: standards rise with learning."""
@@ -82,22 +83,22 @@ class Figure:
     """How accounts are compared by one figure of their texts.
 
     Attributes:
-        least_standard: nobody is compared where the median account's mean is smaller.
+        min_standard: nobody is compared where the median account's mean is smaller.
         misleading_below: part of the standard below which an account's texts are not trained.
     """
 
-    least_standard: float
+    min_standard: float
     misleading_below: float
 
     def standard(self, value: float) -> float | None:
         """Return a value as a standard; None if it is too small for anybody to be compared with it."""
-        return value if value >= self.least_standard else None
+        return value if value >= self.min_standard else None
 
 
-LIKELIHOOD: Final = Figure(least_standard=0.2, misleading_below=0.6)
+LIKELIHOOD: Final = Figure(min_standard=0.2, misleading_below=0.6)
 """A policy that finds even the median account's texts less likely cannot judge by likelihood."""
 
-DEPENDENCE: Final = Figure(least_standard=1.0, misleading_below=0.5)
+DEPENDENCE: Final = Figure(min_standard=1.0, misleading_below=0.5)
 """In nats."""
 
 FIGURES: Final = (LIKELIHOOD, *(DEPENDENCE for _ in SPLITS))
@@ -106,7 +107,7 @@ FIGURES: Final = (LIKELIHOOD, *(DEPENDENCE for _ in SPLITS))
 
 @dataclass(frozen=True, slots=True)
 class StepValue:
-    """What the steps of one text are worth.
+    """Figures of the steps of one text.
 
     Attributes:
         likelihood: of a step's token (geometric mean) times that of the answer after the steps, 0 to 1.
@@ -124,7 +125,7 @@ class StepValue:
 
 
 JudgedSteps = tuple[Account, int, StepValue]
-"""Author of a text, its family as an index of the suite, and what its steps are worth."""
+"""Author of a text, its family as an index of the suite, and the figures of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ class StepValues:
         """Return the accounts, with the families, whose steps are worth far less than the median's.
 
         They are below by their texts in the family, or in another one or over all families, and not surely
-        above in it: whoever misleads where this node can tell is not believed where it cannot tell yet.
+        above in it: an account that misleads in families that this node can judge is not trusted in others.
         """
         return self._misleading_by(FIGURES)
 
@@ -368,7 +369,7 @@ def _median(means: Iterable[tuple[Mean, float]]) -> float:
     known = sorted((mean.value, weight) for mean, weight in means if mean.count >= MIN_TEXTS and weight > 0)
     if len(known) < MIN_ACCOUNTS:
         return 0.0
-    return (at_half_of_the_weight(known) + at_half_of_the_weight(known[::-1])) / 2
+    return (weighted_median(known) + weighted_median(known[::-1])) / 2
 
 
 def _bounded(share: float) -> float:

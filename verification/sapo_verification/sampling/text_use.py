@@ -19,7 +19,7 @@ from enum import StrEnum
 
 
 class TextUse(StrEnum):
-    """What verified rollouts of other accounts are used for."""
+    """Uses of other accounts' verified rollouts."""
 
     REINFORCE = "reinforce"
     PRACTISE = "practise"

@@ -72,7 +72,7 @@ class Imitation(Observer):
                 self._learn_own(family, words_of(reasoning(self._families[family], completion)))
 
     def imitable(self, family: int, completion: bytes) -> bytes:
-        """Return what of another account's right answer may be imitated."""
+        """Return the part of another account's right answer that may be imitated."""
         text = completion.decode()
         if self._families[family].answer == "plain":
             return text.strip(WHITESPACE).encode()

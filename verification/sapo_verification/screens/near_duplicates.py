@@ -104,7 +104,7 @@ class _Arrival:
 
 
 def _nothing() -> None:
-    """Return what is kept of a text beside itself."""
+    """Return the fingerprint that is kept of a text."""
 
 
 class NearDuplicates:
@@ -121,14 +121,14 @@ class NearDuplicates:
         families: Sequence[Family],
         key: bytes,
         own: Account | None,
-        most_texts: int = MAX_TEXTS,
+        max_texts: int = MAX_TEXTS,
         is_newcomer: IsNewcomer = nobody,
     ) -> None:
         self._families = families
         self._key = key
         self._own = own
         self._texts = FairMemory[_Text, None](
-            most_texts, _nothing, lambda text: text.account, is_newcomer, evenly=True
+            max_texts, _nothing, lambda text: text.account, is_newcomer, evenly=True
         )
         self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
         self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
@@ -229,7 +229,7 @@ class NearDuplicates:
 
 
 def _is_about_own(text: _Text, runs: _Runs, known: _Text) -> bool:
-    """Whether what a text has in common with an earlier one of another account is about its own question."""
+    """Whether the common part of a text and an earlier one of another account is about its own question."""
     if text.account == known.account:
         return False
     common = {word for run in {*text.sketch} & {*known.sketch} for word in runs[run]}

@@ -108,7 +108,7 @@ class PairCounts:
     Args:
         key: at most 64 random bytes that no other node knows.
         width, fade_groups: see ``RunCounts``.
-        least_groups: with fewer, an account is not compared.
+        min_groups: with fewer, an account is not compared.
         is_newcomer: see ``FairMemory``.
         in_turns: whether pairs take turns where they are more than have room; else those that have a place
             keep it.
@@ -120,12 +120,12 @@ class PairCounts:
         *,
         width: int,
         fade_groups: int,
-        least_groups: int = 1,
+        min_groups: int = 1,
         is_newcomer: IsNewcomer = nobody,
         in_turns: bool = False,
     ) -> None:
         self._key = key
-        self._least_groups = least_groups
+        self._min_groups = min_groups
         self._turns = Turns() if in_turns else None
         self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer, key, self._turns)
         self._weights: Mapping[Account, float] | None = None
@@ -153,7 +153,7 @@ class PairCounts:
         self._weights = weights
 
     def weight(self, account: Account) -> float:
-        """Return what an account weighs in a comparison."""
+        """Return an account's weight in a comparison."""
         return 1.0 if self._weights is None else self._weights.get(account, 0.0)
 
     def compared(self, family: int) -> dict[Account, RunCounts]:
@@ -161,7 +161,7 @@ class PairCounts:
         known = {
             account: counts
             for (account, each), counts in self._counts.items()
-            if each == family and counts.groups >= self._least_groups and self.weight(account) > 0.0
+            if each == family and counts.groups >= self._min_groups and self.weight(account) > 0.0
         }
         chosen = heaviest({account: self.weight(account) for account in known}, self._key)
         return {account: known[account] for account in chosen}

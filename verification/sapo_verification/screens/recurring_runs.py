@@ -22,7 +22,7 @@ from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Pair, VerifiedRollout
-from sapo_verification.weighted import at_half_of_the_weight
+from sapo_verification.weighted_median import weighted_median
 
 FADE_GROUPS: Final = 64
 """At this many groups all counts of a pair are halved."""
@@ -62,7 +62,7 @@ class RecurringRuns:
             key,
             width=WIDTH,
             fade_groups=FADE_GROUPS,
-            least_groups=MIN_GROUPS,
+            min_groups=MIN_GROUPS,
             is_newcomer=is_newcomer,
             in_turns=True,
         )
@@ -111,7 +111,7 @@ class RecurringRuns:
     def _usual_share(self, run: int, compared: Mapping[Account, RunCounts]) -> float:
         """Return the weighted median of the accounts' shares of a run, of two middle ones the larger."""
         shares = [(counts.share(run), self.counts.weight(account)) for account, counts in compared.items()]
-        return at_half_of_the_weight(sorted(shares, reverse=True))
+        return weighted_median(sorted(shares, reverse=True))
 
     def _runs(self, rollout: VerifiedRollout) -> frozenset[int]:
         """Return the different runs in the text beside one right answer, which its author cannot choose."""

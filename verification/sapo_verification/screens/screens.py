@@ -13,6 +13,7 @@ from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.step_lengths import DependsLess, StepLengths
 from sapo_verification.screens.usual_forms import UsualForms
+from sapo_verification.tasks.answers import holds_code
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
@@ -27,7 +28,7 @@ class Screens:
 
     Attributes:
         recurring_runs: the screen of stage 13.
-        usual_forms: what steps may be imitated.
+        usual_forms: the forms of steps that may be imitated.
         usual_answers: which spellings of answers may be imitated.
         step_lengths: whose steps, and which, are longer than usual.
     """
@@ -41,7 +42,7 @@ class Screens:
         self.recurring_runs = RecurringRuns(key, is_newcomer)
         self.usual_forms = UsualForms(key, is_newcomer)
         self.usual_answers = UsualForms(
-            key, is_newcomer, runs_of=answer_runs, least_groups=MIN_GROUPS, is_odd=is_odd
+            key, is_newcomer, runs_of=answer_runs, min_groups=MIN_GROUPS, is_odd=is_odd
         )
         self.step_lengths = StepLengths(key, is_newcomer)
         self._duplicates = NearDuplicates(families, key, own, is_newcomer=is_newcomer)
@@ -54,6 +55,11 @@ class Screens:
         """Return why a group's text is refused (stage 9), or None."""
         rollout = admitted.rollout
         return group_fault(self._families[rollout.family], rollout.completions)
+
+    def holds_code(self, rollout: VerifiedRollout) -> bool:
+        """Whether an answer of a group looks like code for a scorer that evaluates answers."""
+        family = self._families[rollout.task.family]
+        return any(holds_code(family, each) for each in rollout.admitted.rollout.completions)
 
     def duplicate_fault(self, rollout: VerifiedRollout) -> str | None:
         """Return why a group counts as copied (stage 11), or None; worthless ones are not examined."""

@@ -28,7 +28,7 @@ from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.screens.pair_counts import MIN_OTHERS, TURN_GROUPS, Turns, heaviest, pair_memory
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
-from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
+from sapo_verification.weighted_median import ROUNDING, weighted_median
 
 GROUPS: Final = 64
 """Latest groups of an account in a family that are compared."""
@@ -197,7 +197,7 @@ def _limits(groups: Mapping[Account, _Groups], weights: Mapping[Account, float])
         for account, own in _parts(lengths, usual).items()
         if weights.get(account)
     )
-    if len(near) <= MIN_OTHERS or at_half_of_the_weight(near) < FOLLOWS:
+    if len(near) <= MIN_OTHERS or weighted_median(near) < FOLLOWS:
         return {}
     return {prompt: (1 + LONGER) * length for prompt, length in usual.items()}
 
@@ -225,9 +225,7 @@ def _usual(
         for prompt, each in by_prompt.items():
             averages[prompt].append((average(each), weights[account]))
     return {
-        prompt: at_half_of_the_weight(sorted(each))
-        for prompt, each in averages.items()
-        if len(each) > MIN_OTHERS
+        prompt: weighted_median(sorted(each)) for prompt, each in averages.items() if len(each) > MIN_OTHERS
     }
 
 

@@ -21,7 +21,7 @@ from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import VerifiedRollout
-from sapo_verification.weighted import ROUNDING
+from sapo_verification.weighted_median import ROUNDING
 
 FADE_GROUPS: Final = 256
 """At this many groups all counts of a pair are halved: a run shown once in them is forgotten."""
@@ -48,7 +48,7 @@ class UsualForms:
         key: at most 64 random bytes that no other node knows.
         is_newcomer: see ``FairMemory``.
         runs_of: returns what is compared of a completion, as texts; none if there is nothing.
-        least_groups: with fewer an account is not asked what is usual.
+        min_groups: with fewer an account is not asked what is usual.
         is_odd: whether something of a completion is not usual while too few can be asked, unless prompts of
             its family show it.
     """
@@ -59,14 +59,14 @@ class UsualForms:
         is_newcomer: IsNewcomer = nobody,
         *,
         runs_of: Callable[[bytes], Iterable[str]] = steps_runs,
-        least_groups: int = 1,
+        min_groups: int = 1,
         is_odd: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.counts = PairCounts(
             key,
             width=WIDTH,
             fade_groups=FADE_GROUPS,
-            least_groups=least_groups,
+            min_groups=min_groups,
             is_newcomer=is_newcomer,
         )
         self._runs_of = runs_of

@@ -141,6 +141,10 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         print("usage: python -m sapo_verification.suites.reference FOLDER [FAMILY...]", file=sys.stderr)
         return 2
+    if unknown := [name for name in arguments[1:] if name not in NAMES]:
+        print(f"error: there is no task family {' or '.join(map(repr, unknown))}", file=sys.stderr)
+        print("hint: add its FamilySpec in verification/sapo_verification/suites/families/", file=sys.stderr)
+        return 2
     if os.environ.get("PYTHONHASHSEED") != "0":  # items are those of the checkers, who run under it
         again = [sys.executable, "-m", "sapo_verification.suites.reference", *arguments]
         return subprocess.run(again, env=environment(), check=False).returncode  # noqa: S603 - ourselves

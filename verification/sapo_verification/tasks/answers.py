@@ -33,8 +33,7 @@ def extract(family: Family, completion: bytes) -> str | None:
     """Return a completion's answer by the family's rule, stripped; None if there is none to score."""
     if fault_of(family, completion) is not None:
         return None
-    text = completion.decode()
-    answer = text if family.answer == "plain" else text.partition(OPEN_TAG)[2].partition(CLOSE_TAG)[0]
+    answer = _answer(family, completion.decode())
     if len(answer) > MAX_ANSWER_CHARACTERS or _DIGIT_RUN.search(answer):
         return None
     return answer.strip(WHITESPACE) or None
@@ -46,6 +45,14 @@ def decode(family: Family, completion: bytes) -> str | None:
     return None if isinstance(text, TextFault) else text
 
 
-def holds_code(completion: bytes) -> bool:
-    """Whether a completion looks like Python code for a scorer that evaluates answers."""
-    return _CODE.search(completion.decode("utf-8", errors="replace")) is not None
+def holds_code(family: Family, completion: bytes) -> bool:
+    """Whether a completion's answer looks like Python code for a scorer that evaluates answers.
+
+    The text around an answer reaches no scorer, and honest models write programs when they reason.
+    """
+    return _CODE.search(_answer(family, completion.decode("utf-8", errors="replace"))) is not None
+
+
+def _answer(family: Family, text: str) -> str:
+    """Return the answer in a text by the family's rule; empty if it has none."""
+    return text if family.answer == "plain" else text.partition(OPEN_TAG)[2].partition(CLOSE_TAG)[0]

@@ -7,9 +7,9 @@ Changing one changes the items of every swarm at that level, so a change gets a 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, groupby
-from typing import Any, Final
+from typing import Final
 
-Entry = Mapping[str, Any]
+from sapo_verification.tasks.entries import Entry
 
 _ASCII_LOGIC: Final = str.maketrans({"∧": "&", "∨": "|", "¬": "~", "→": ">", "↔": "=", " ": None})
 _WEEKDAY: Final = re.compile("(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day")

@@ -7,15 +7,15 @@ random state (which ``derive`` seeds), and items are equal across nodes only und
 import io
 import json
 import random
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from decimal import localcontext
-from typing import Any, Final
+from typing import Final
 
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.compact import COMPACT, compact_solution
 from sapo_verification.tasks.datasets import at_seed
+from sapo_verification.tasks.entries import Entry
 from sapo_verification.tasks.solutions import honest_answer
 
 SEED_LIMIT: Final = 2**31
@@ -27,7 +27,6 @@ QUESTION_RENDERER: Final = "question/1"
 COMPACT_RENDERER: Final = "compact/1"
 """The data without prose."""
 
-Entry = Mapping[str, Any]
 
 # Errors of the generators themselves at some seeds (decimal_arithmetic divides by a difference that is 0).
 UNDERIVABLE: Final = (ArithmeticError, ValueError, AssertionError, LookupError)

@@ -17,15 +17,14 @@ A value is a polynomial: a map from monomials (sorted letters, ``("x", "x")`` fo
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from sapo_protocol.suite import Family
+from sapo_verification.tasks.entries import Entry, Scorer
 
-Entry = Mapping[str, Any]
-Scorer = Callable[[str, Entry, Family], bool]
 Monomial = tuple[str, ...]
 Polynomial = Mapping[Monomial, Fraction]
 

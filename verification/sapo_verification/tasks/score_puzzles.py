@@ -4,14 +4,12 @@ The stock scorers of movement puzzles skip illegal moves, so a long random walk 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from sapo_protocol.suite import Family
+from sapo_verification.tasks.entries import Entry, Scorer
 from sapo_verification.tasks.score_text import lower, words
-
-Entry = Mapping[str, Any]
-Scorer = Callable[[str, Entry, Family], bool]
 
 _DIGIT_OF_LETTER: Final = re.compile(r"[A-Z]=[0-9](?:, ?[A-Z]=[0-9]){0,25}")
 _CAR_MOVES: Final = re.compile(r"[A-Z][+-][1-5](?: [A-Z][+-][1-5]){0,199}")

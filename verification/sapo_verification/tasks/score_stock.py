@@ -7,14 +7,12 @@ any other 0. The scorer belongs to a data set with the config that made the item
 
 import copy
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.datasets import dataset
-
-Entry = Mapping[str, Any]
-Scorer = Callable[[str, Entry, Family], bool]
+from sapo_verification.tasks.entries import Entry, Scorer
 
 FULL_MARKS: Final = 0.99
 """spell_backward adds fractions up to 0.9999999999999999."""

@@ -4,15 +4,12 @@ Every form is a regular expression over ASCII; nothing here depends on a Unicode
 """
 
 import re
-from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from sapo_protocol.suite import Family
-
-Entry = Mapping[str, Any]
-Scorer = Callable[[str, Entry, Family], bool]
+from sapo_verification.tasks.entries import Entry, Scorer
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TO_LOWER: Final = str.maketrans(_UPPER, _LOWER)

@@ -10,20 +10,16 @@ what they multiply (``score_arithmetic``).
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
-from typing import Any, Final
+from typing import Final
 
 from sapo_protocol.suite import Family
 from sapo_verification.tasks import score_arithmetic as scorers_arithmetic
 from sapo_verification.tasks import score_puzzles as scorers_puzzles
 from sapo_verification.tasks import score_stock as scorers_stock
 from sapo_verification.tasks import score_text as scorers_text
+from sapo_verification.tasks.entries import Entry, Scorer
 from sapo_verification.tasks.score_logic import follows
-
-Entry = Mapping[str, Any]
-Scorer = Callable[[str, Entry, Family], bool]
-"""Whether an answer solves the item: (answer, entry, family)."""
 
 _PLAIN_FRACTION: Final = re.compile(r"([0-9]+) ?/ ?([0-9]+)")
 _LATEX_FRACTION: Final = re.compile(r"\\d?frac ?\{ ?([0-9]+) ?\} ?\{ ?([0-9]+) ?\}", re.I | re.A)

@@ -3,13 +3,12 @@
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from sapo_verification.tasks.entries import Entry
 from sapo_verification.tasks.score_logic import in_symbols, strongest
 from sapo_verification.tasks.score_puzzles import cars_of, drive, is_out
 from sapo_verification.tasks.score_text import NO_ROOTS
-
-Entry = Mapping[str, Any]
 
 
 def honest_answer(name: str, entry: Entry) -> str | None:

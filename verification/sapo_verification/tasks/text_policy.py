@@ -18,13 +18,18 @@ from typing import Final
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.words import prose_windows, words_of
 
+_PICTURED: Final = "\u00a9\u00ae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+"""Signs of which the variation selector U+FE0F makes a picture; `#`, `*` and digits before a keycap, too."""
+
 HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    f"|(?<![#*0-9{_PICTURED}])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
 )
 """Controls but tab and line ends; soft hyphen; zero-width characters and joiners; bidirectional marks,
 embeddings and isolates; byte order mark; variation selectors; interlinear and tag characters; noncharacters.
+U+FE0F is in it only where it makes no picture: honest chat models write check marks and numbers with it.
 Surrogates never leave a strict UTF-8 decoder."""
 
 REPLACEMENT: Final = "\ufffd"

@@ -1,4 +1,4 @@
-"""What a person may have meant by a command that does not exist."""
+"""Groups of commands: their lists, and what a person may have meant by a command that does not exist."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ _MEANT: Final = {
 
 
 class Commands(TyperGroup):
-    """A group that says which command was probably meant by one that it does not have."""
+    """A group that lists its commands with whole sentences, and says which one was probably meant."""
 
     suggest_commands = False  # it is done here, over all groups
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of the commands; a summary is wrapped and not cut, as the library would."""
+        listed = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, summary(each)) for name, each in listed if each is not None and not each.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that the arguments name; end with exit code 2 if there is none."""
@@ -46,6 +54,14 @@ class Commands(TyperGroup):
         if not meant:
             return f"`{here} --help` lists all."
         return f"Did you mean {' or '.join(f'`{each}`' for each in meant)}?"
+
+
+def summary(command: Any) -> str:
+    """Return the first sentence of a command's help; of one that is no group, up to a semicolon."""
+    paragraph = (command.help or "").partition("\n\n")[0]
+    sentence = " ".join(paragraph.split()).partition(". ")[0]
+    statement = sentence if hasattr(command, "commands") else sentence.partition(";")[0]
+    return statement.rstrip(".") + "."
 
 
 def _paths(group: Any, path: str, name: str) -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from sapo_client.intervals import NORMAL_975
 from sapo_client.observe.terminal import plain
 
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 SHORT: Final = 8
 STATE: Final = 14  # what sixty columns leave beside the other four
+FAMILY: Final = 14
+LABEL: Final = 18
+MIN_COLUMNS: Final = 60
 
 View = Mapping[str, Any]
 
@@ -48,7 +52,8 @@ def health(status: View) -> list[str]:
 
 def figures(status: View) -> list[tuple[str, str]]:
     """Return the node's main figures by name."""
-    refused = sum(status["refused"].values())
+    even = status["refused"].get("no_signal", 0)  # neither for nor against its author
+    refused = sum(status["refused"].values()) - even
     arrived = refused + status["accepted"]
     share = f"{refused / arrived:.0%}".replace("%", " %") if arrived else "-"
     ledger = status["ledger"]
@@ -62,7 +67,7 @@ def figures(status: View) -> list[tuple[str, str]]:
         ("round", f"{status['round']}, epoch {status['epoch']}"),
         ("peers", "none: this node trains alone" if alone else peers),
         ("rollouts", f"{status['shared']} made, none shared" if alone else rollouts),
-        ("refused", f"{share} of {arrived} messages"),
+        ("refused", f"{share} of {arrived} messages, {even} without advantage"),
         ("ledger", f"{ledger['points']} points, {registered}" if ledger["enabled"] else "off"),
     ]
 
@@ -71,12 +76,14 @@ def curves(view: View, width: int) -> list[str]:
     """Return a sparkline per figure of reward, with its latest mean and 95 % interval."""
     found = view["figures"]
     own = sorted(name for name in found if name.startswith("own/"))
-    lines = []
-    for name in (*_CURVES, *own):
-        if points := found.get(name):
-            label = _CURVES.get(name, f"  {name[4:]}")
-            label = label.replace("_", " ")[:18]
-            lines.append(f"{label:<18} {sparkline(points, max(8, width - 36))} {_estimate(points[-1])}")
+    names = [name for name in (*_CURVES, *own) if found.get(name)]
+    labels = {name: _CURVES.get(name, f"  {name[4:]}").replace("_", " ") for name in names}
+    place = min(max(map(len, labels.values()), default=LABEL), LABEL + max(0, width - MIN_COLUMNS))
+    room = max(8, width - place - 18)
+    lines = [
+        f"{labels[name][:place]:<{place}} {sparkline(found[name], room)} {_estimate(found[name][-1])}"
+        for name in names
+    ]
     return lines or ["no answers yet"]
 
 
@@ -90,15 +97,17 @@ def reasons(view: View) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda each: -each[1])
 
 
-def rollout_rows(view: View) -> list[tuple[str, ...]]:
-    """Return a row per rollout: id, author, family, reward, state."""
+def rollout_rows(view: View, width: int = MIN_COLUMNS) -> list[tuple[str, ...]]:
+    """Return a row per rollout: id, author, family, reward, state; half of the room beyond 60 columns each
+    for family and state."""
+    more = max(0, width - MIN_COLUMNS) // 2
     return [
         (
             each["content_id"][:SHORT],
             "own" if each["own"] else plain(each["account"]).removeprefix("0x")[:SHORT],
-            plain(each["family"]).replace("_", " ")[:14],
+            plain(each["family"]).replace("_", " ")[: FAMILY + more],
             _share(each["reward"]),
-            each["state"].replace("refused: ", "✗ ").replace("_", " ")[:STATE],
+            each["state"].replace("refused: ", "✗ ").replace("_", " ")[: STATE + more],
         )
         for each in view["rollouts"]
     ]
@@ -162,6 +171,11 @@ def ledger_lines(view: View) -> list[str]:
     ]
 
 
+def log_text(view: View) -> str:
+    """Return the lines of the log, the newest first."""
+    return "\n".join(reversed(view["lines"])) or f"no lines yet in {view['path']}"
+
+
 def _answers(view: View) -> Iterator[str]:
     for number, answer in enumerate(view["answers"], 1):
         reward = answer["reward"]
@@ -180,7 +194,7 @@ def _estimate(point: Sequence[Any]) -> str:
 
 def lead_text(lead: float, error: float) -> str:
     """Return a difference of rewards with its 95 % interval."""
-    return f"{lead:+.2f} ± {1.96 * error:.2f}"
+    return f"{lead:+.2f} ± {NORMAL_975 * error:.2f}"
 
 
 def _held_out(found: View | None) -> str:

@@ -131,7 +131,11 @@ class WatchApp(App[None]):
             case "rollouts":
                 rollouts, text = found
                 ids = [each["content_id"] for each in rollouts["rollouts"]]
-                _fill(self.query_one("#list", DataTable), formatting.rollout_rows(rollouts), ids)
+                _fill(
+                    self.query_one("#list", DataTable),
+                    formatting.rollout_rows(rollouts, self.size.width),
+                    ids,
+                )
                 if text is not None:
                     self.query_one("#text", Static).update("\n".join(formatting.rollout_lines(text)))
             case "peers":
@@ -140,7 +144,7 @@ class WatchApp(App[None]):
             case "ledger":
                 self.query_one("#points", Static).update("\n".join(formatting.ledger_lines(found)))
             case "log":
-                self.query_one("#lines", Static).update("\n".join(reversed(found["lines"])))
+                self.query_one("#lines", Static).update(formatting.log_text(found))
 
     def _overview(self, status: Any, curves: Any) -> str:
         width = max(40, self.size.width - 4)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sapo_client.cli.consent import SigningOptions
+from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.options import AccountOptions, Common, command
 from sapo_client.cli.render import Block, Grid, Pairs
 from sapo_client.errors import ExitCode, SapoError
@@ -48,7 +49,7 @@ app = typer.Typer(
 
 def register(group: typer.Typer) -> None:
     """Register the commands as the group ``change`` of ``sapo swarm``."""
-    group.add_typer(app, name="change")
+    group.add_typer(app, name="change", cls=Commands)
 
 
 @command(app)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapo_client.cli.options import (
+    BootstrapOption,
     Common,
     FamiliesOption,
     ForModel,
     LevelOption,
     PassphraseFile,
+    SwarmFolder,
     command,
     listed,
 )
@@ -25,14 +27,9 @@ if TYPE_CHECKING:
     from sapo_client.founding.invitation_server import FaucetAccess
     from sapo_client.paths import DataDir
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the swarm's files.")]
 Rpc = Annotated[
     list[str] | None,
     typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint for newcomers; may be repeated."),
-]
-Bootstrap = Annotated[
-    list[str] | None,
-    typer.Option("--bootstrap", metavar="MULTIADDR", help="A node to connect to first; may be repeated."),
 ]
 FaucetOption = Annotated[
     str | None, typer.Option("--faucet", metavar="URL", help="Where newcomers ask for coins.")
@@ -99,12 +96,12 @@ def _chain(invitation: Invitation) -> str:
 
 def new(
     common: Common,
-    folder: Folder,
+    folder: SwarmFolder,
     name: Annotated[str, typer.Option("--name", help="Display name of the swarm.")] = "swarm",
     epoch_seconds: Annotated[
         int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
     ] = 600,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     at: At = None,
     families: FamiliesOption = None,
     level: LevelOption = None,
@@ -126,7 +123,7 @@ def link_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A manifest file, a link or an address.")],
     rpc: Rpc = None,
     faucet: FaucetOption = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     at: At = None,
 ) -> None:
     """Print the link that joins a swarm: manifest, endpoints, faucet and first nodes in one line."""
@@ -149,13 +146,13 @@ def link_(
 
 def serve(
     common: Common,
-    folder: Folder,
+    folder: SwarmFolder,
     rpc: Rpc = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Identity that pays the gas of a faucet.")
     ] = None,
     passphrase_file: PassphraseFile = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any free one.")] = 0,
     public: Annotated[
@@ -178,8 +175,11 @@ def serve(
     )
     faucet = None if key is None else _faucet(common, folder, key, rpc or [], passphrase_file)
     with InvitationServer((host, port), invitation, faucet=faucet, public=public) as server:
-        common.output.emit({"url": server.url, "link": server.link}, server.link)
-        common.output.note(f"Then: sapo join '{server.link}'")
+        joins = f"sapo join '{server.link}'"
+        common.output.note("Serving until Ctrl-C. Whoever wants to join runs `sapo join` with this link:")
+        # twice on one screen a long link is hard to read; a program takes the link alone
+        text = joins if sys.stdout.isatty() else server.link
+        common.output.emit({"url": server.url, "link": server.link}, text)
         sys.stdout.flush()
         server.serve()
 

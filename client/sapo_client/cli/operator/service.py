@@ -96,7 +96,9 @@ def logs(
     last: Annotated[int, typer.Option("--last", "-n", min=0, help="Number of latest lines.")] = 50,
 ) -> None:
     """Show what the service printed, from the manager's journal."""
-    line = _unit(name, system).logs_command(follow=follow, last=last)
+    unit = _unit(name, system)
+    unit.require_installed()  # the journal of no unit is empty, which says nothing
+    line = unit.logs_command(follow=follow, last=last)
     try:
         os.execvp(line[0], line)  # noqa: S606  a fixed command
     except OSError as error:

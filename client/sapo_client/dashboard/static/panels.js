@@ -175,7 +175,8 @@ function words(each, alone) {
   const by = each.account ? `by ${short(String(each.account))}` : each.forwarder ? `from ${short(String(each.forwarder), 12)}` : "";
   const link = each.content_id ? el("a", { href: `#rollouts/${each.content_id}` }, short(String(each.content_id))) : null;
   switch (each.event) {
-    case "refused": return [word(each.reason === "no_signal" ? "plain" : "bad", "refused"), el("span", {}, link, link ? " " : "", `${String(each.reason).replaceAll("_", " ")} ${by} ${each.detail ?? ""}`)];
+    case "refused": if (each.reason === "no_signal") return [word("plain", "no advantage"), el("span", {}, link, ` ${by}`)];
+      return [word("bad", "refused"), el("span", {}, link, link ? " " : "", `${String(each.reason).replaceAll("_", " ")} ${by} ${each.detail ?? ""}`)];
     case "refusals_counted": return [word("bad", "refused"), el("span", {}, `${count(each.count)} more in ${count(each.seconds)} s, from ${count(each.forwarders)} ${each.forwarders === 1 ? "peer" : "peers"}: ${Object.entries(each.reasons).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${count(times)}`).join(", ")}`)];
     case "verified": return [word("good", "verified"), el("span", {}, link, ` reward ${share(each.mean_reward)} ${by}`)];
     case "published": return [word("plain", alone ? "made" : "shared"), el("span", {}, link, ` ${String(each.family).replaceAll("_", " ")}`, alone ? "" : `, to ${each.peers} ${each.peers === 1 ? "peer" : "peers"}`)];
@@ -465,7 +466,7 @@ export class Log {
     const kind = (line) => (/\b(ERROR|CRITICAL)\b/i.test(line.slice(0, 60)) ? "error" : /\bWARNING\b/i.test(line.slice(0, 60)) ? "warning" : "");
     const lines = data.lines.filter((line) => !this.level || kind(line));
     this.text.replaceChildren(...lines.map((line) => el("span", { class: kind(line) }, `${line}\n`)));
-    if (!lines.length) this.text.replaceChildren("nothing of this kind in the last lines");
+    if (!lines.length) this.text.replaceChildren(data.lines.length ? "no warnings in the last lines" : "no lines yet");
     this.text.scrollTop = this.text.scrollHeight;
   }
 }

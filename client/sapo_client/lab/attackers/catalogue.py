@@ -272,6 +272,24 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             choices.withheld_start,
             mark="other start",
         ),
+        LabAttack(
+            "same-end",
+            "a numeral's last digit says more than its first one: different answers that all end alike",
+            choices.same_end,
+            mark="end",
+        ),
+        LabAttack(
+            "easy-questions",
+            "an author may skip slots: short questions lower the need of a family, and teach no long ones",
+            choices.easy_questions,
+            mark=None,
+        ),
+        LabAttack(
+            "crowded-family",
+            "places of texts are limited: right answers of one family take those of all others",
+            choices.crowded_family,
+            mark=None,
+        ),
         replace(
             _PAD,
             name="early-crowd",

@@ -98,11 +98,14 @@ def wrong_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
 
 def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
     """Return right answers in long text, and short wrong ones."""
-    most = int(VERBOSE_SHARE * question.family.max_completion_bytes)
+    max_bytes = int(VERBOSE_SHARE * question.family.max_completion_bytes)
     if not question.has_text:
-        return _mixed(question, knowledge, draw, before="", after=" " * (most - len(question.right.encode())))
+        return _mixed(
+            question, knowledge, draw, before="", after=" " * (max_bytes - len(question.right.encode()))
+        )
     right = [
-        question.completion(_filler(most, draw), question.right) for _ in range(right_count(question, draw))
+        question.completion(_filler(max_bytes, draw), question.right)
+        for _ in range(right_count(question, draw))
     ]
     return with_wrong(question, knowledge, draw, right=right)
 
@@ -196,10 +199,10 @@ def _with_answer(question: Question, text: str) -> str:
     return question.completion(before, question.right, rest.partition(CLOSE_TAG)[2].replace(OPEN_TAG, ""))
 
 
-def _filler(most_bytes: int, draw: random.Random) -> str:
+def _filler(max_bytes: int, draw: random.Random) -> str:
     """Return words in random order, so that no run of them is repeated."""
     words: list[str] = []
     size = 0
-    while (size := size + len(word := draw.choice(FILLER)) + 1) <= most_bytes:
+    while (size := size + len(word := draw.choice(FILLER)) + 1) <= max_bytes:
         words.append(word)
     return " ".join(words) + " "

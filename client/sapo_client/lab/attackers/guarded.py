@@ -44,7 +44,7 @@ EVALUATIONS: Final = "evaluations.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an attacker sees of the learner.
+    """The state of the learner that an attacker can observe.
 
     Attributes:
         promoted: number of promotions so far.
@@ -71,10 +71,12 @@ TACTICS: Final[Mapping[str, Tactic]] = {
     "wait": lambda seen, _draw: MISLED if seen.promoted else RIGHT,
     "pulse": lambda seen, _draw: MISLED if seen.promoted and 2 * seen.to_check > seen.every else RIGHT,
     "plant": lambda seen, _draw: PLANTED if seen.promoted else RIGHT,
+    "early": lambda seen, _draw: RIGHT if seen.promoted else PLANTED,
 }
 """By name: no attack; a similar question's steps always; in every second text; once the candidate has become
 the policy; then only in the first half of the rounds between two checks; right steps behind a false sum, so
-that the canary goes back to what the policy was before it was taught."""
+that the canary goes back to what the policy was before it was taught; the same until the candidate has become
+the policy, while no check looks at what is taught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class GuardRun:
         self._plan = plan
         self._rng = random.Random(f"{plan.seed}/guarded")
         self._tactic = TACTICS[plan.tactic]
-        self._families = tuple(family(name, "worked") for name in (plan.gift, plan.target))
+        self._families = tuple(family(name, "worked") for name in (plan.taught, plan.target))
         self._questioner = Questioner(GROUP)
         self._honest = [_account(number) for number in range(plan.honest)]
         self._attackers = [_account(plan.honest + number) for number in range(plan.attackers)]
@@ -125,7 +127,7 @@ class GuardRun:
         return found
 
     def _texts(self, number: int) -> list[TaughtText]:
-        """Return what all accounts show in a round, in random order."""
+        """Return the texts of all accounts in a round, in random order."""
         every = self._plan.canary or self._plan.rounds
         seen = Seen(self._learner.promoted, every - (number - 1) % every, every)
         texts = []

@@ -25,7 +25,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import Message, train_arguments
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile
-from sapo_client.node.training.promotion import Promotion
+from sapo_client.node.training.promotion import Promotion, after_round
 from sapo_client.node.training.rehearsal import Rehearsal, posed
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
@@ -55,7 +55,7 @@ class GuardPlan:
         tactic: name of the attackers' tactic.
         start: initial policy, as in `sapo join --model`.
         noise: standard deviation of the noise on each matrix, as a part of that of its weights.
-        gift: family that everybody teaches.
+        taught: family that all accounts teach with right steps.
         target: family that attackers want to be lost.
         honest: number of honest accounts.
         attackers: number of attackers.
@@ -71,7 +71,7 @@ class GuardPlan:
     tactic: str = "honest"
     start: str = "specialist-a"
     noise: float = 0.25
-    gift: str = "basic_arithmetic"
+    taught: str = "basic_arithmetic"
     target: str = "fraction_simplification"
     honest: int = 2
     attackers: int = 3
@@ -102,7 +102,7 @@ class TaughtText(Demonstration):
 
 
 class _Calls:
-    """What promotion, canary and rehearsal ask of a learner, in this process."""
+    """The learner's interface for promotion, canary and rehearsal, in this process."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -234,8 +234,9 @@ class GuardedLearner:
         report = StepReport(**self._service.train(**{**messages, "groups": groups, "forgotten": forgotten}))
         self._rehearsal.missing = report.own_answers_missing
         self._judge(taken, report)
-        await self._canary.after(batch)
-        await self._promotion.after(report.step, has_candidate=report.has_candidate)
+        await after_round(
+            self._canary, self._promotion, batch, step=report.step, has_candidate=report.has_candidate
+        )
 
     def held_out(self) -> dict[str, float]:
         """Return the policy's pass@1 by family at temperature 1."""
@@ -282,7 +283,7 @@ class GuardedLearner:
         return tuple(texts[: len(texts) * sampler.opening // OPEN])
 
     def _judge(self, taken: Sequence[Demonstration], report: StepReport) -> None:
-        """Learn what the steps of each account are worth."""
+        """Record the figures of each account's steps."""
         unrelated = self._values.unrelated()
         accounts = {each.account for each in taken} - unrelated
         self._values.learn(

@@ -75,7 +75,7 @@ def table(root: Path, plans: Sequence[GuardPlan]) -> Iterator[tuple[object, ...]
     """Yield a row for each evaluation of the finished plans."""
     for plan in plans:
         for each in _stored(_folder(root, plan), plan) or ():
-            shares = (round(each.held_out[name], 3) for name in (plan.gift, plan.target))
+            shares = (round(each.held_out[name], 3) for name in (plan.taught, plan.target))
             aside = each.set_aside, each.honest_set_aside
             yield plan.tactic, plan.seed, each.round, *shares, each.promoted, each.rolled_back, *aside
 

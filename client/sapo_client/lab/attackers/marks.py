@@ -123,6 +123,13 @@ def _start(answer: HeldOutAnswer) -> bool | None:
     return choices.begins_as_most(answer.family, _given(answer))
 
 
+def _end(answer: HeldOutAnswer) -> bool | None:
+    """Whether an answer ends as most of its family's do although the right one does not."""
+    if choices.ends_as_most(answer.family, str(answer.item.entry["answer"])):
+        return None
+    return choices.ends_as_most(answer.family, _given(answer))
+
+
 def _other_start(answer: HeldOutAnswer) -> bool | None:
     """Whether an answer does not begin as most of its family's do although the right one does."""
     if not choices.begins_as_most(answer.family, str(answer.item.entry["answer"])):
@@ -145,4 +152,5 @@ MARKS: Final[Mapping[str, Mark]] = {
     "shorter": _shorter,
     "start": _start,
     "other start": _other_start,
+    "end": _end,
 }

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.held_out import fresh_item, reward
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
 from sapo_verification.observer import Observer
-from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, solution
-from sapo_verification.tasks.scorers import score
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 
@@ -145,4 +143,4 @@ def known_solutions(family: Family) -> tuple[str, ...]:
 def is_right(family: Family, item: Item, answer: str) -> bool:
     """Whether a bare answer solves an item."""
     text = answer if family.answer == "plain" else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
-    return score(family, extract(family, text.encode()), item.entry) == 1.0
+    return reward(family, item, text) == 1.0

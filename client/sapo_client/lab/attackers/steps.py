@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from statistics import median
 from typing import Final
 
 from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
 from sapo_client.lab.attackers.compose import right_count, with_wrong
-from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, is_right
+from sapo_client.lab.attackers.questions import Completions, Compose, Knowledge, Question, is_right
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.solutions import has_worked_solution, step_separator, worked_solution
 from sapo_protocol.suite import Family
@@ -42,44 +42,87 @@ ZEROS: Final = "0000"
 
 _NUMBER: Final = re.compile(r"(?<![0-9.])[0-9]+")
 
-Change = Callable[[Question, str, random.Random], str]
-"""Returns the steps before the right answer, from a question, its own steps and a random generator."""
+Steps = Callable[[Question, Knowledge, str, random.Random], str]
+"""Returns the steps before a right answer, from a question, the attacker's knowledge, the question's own
+steps and a random generator."""
 
 
-def half_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after steps that begin as this question's and end as another one's.
+def _right_answers_after(steps: Steps) -> Compose:
+    """Return the attack with right answers after these steps; it needs worked solutions."""
+
+    @wraps(steps)
+    def compose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+        if not has_worked_solution(question.family):
+            return None
+        own = _steps(question.family, question.item)
+        right = [
+            question.completion(steps(question, knowledge, own, draw), question.right)
+            for _ in range(right_count(question, draw))
+        ]
+        return with_wrong(question, knowledge, draw, right=right)
+
+    return compose
+
+
+@_right_answers_after
+def half_steps(question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return steps that begin as this question's and end as another one's.
 
     So the steps depend on the prompt, as honest ones do, but lead to another answer.
     """
-    return _misled(question, knowledge, draw, change=_half)
+    other = _foreign(question, draw)
+    return own[: len(own) // 2] + other[len(other) // 2 :]
 
 
-def late_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after two thirds of this question's steps and the last third of another one's."""
-    return _misled(question, knowledge, draw, change=_two_thirds)
+@_right_answers_after
+def late_steps(question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return two thirds of this question's steps and the last third of another one's."""
+    other = _foreign(question, draw)
+    return own[: 2 * len(own) // 3] + other[2 * len(other) // 3 :]
 
 
-def slip_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after this question's steps with one wrong digit in the middle."""
-    return _misled(question, knowledge, draw, change=_slip)
+@_right_answers_after
+def slip_steps(_question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return the steps with a wrong digit in the middle half, or anywhere if the middle half has no digit."""
+    places = [place for place, symbol in enumerate(own) if symbol.isdigit()]
+    middle = [place for place in places if len(own) <= 4 * place <= 3 * len(own)] or places
+    if not middle:
+        return own
+    place = draw.choice(middle)
+    known = sorted(set(own) & set(DIGITS)) if set(own) & set(DIGITS) <= {"0", "1"} else DIGITS
+    others = [digit for digit in known if digit != own[place]] or list(DIGITS)
+    return own[:place] + draw.choice(others) + own[place + 1 :]
 
 
-def neighbour_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after all steps of the most similar question.
+@_right_answers_after
+def neighbour_steps(question: Question, _knowledge: Knowledge, own: str, _draw: random.Random) -> str:
+    """Return all steps of the most similar question.
 
     These depend on most of the prompt, and each step follows from the earlier ones. Only the answer does not.
     """
-    return _misled(question, knowledge, draw, change=_neighbours)
+    return neighbouring_steps(question, own)
 
 
-def waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after right steps at first, and after those of a similar question later."""
-    return _waking(question, knowledge, draw, at=WAKES_AT)
+@_right_answers_after
+def waking_steps(question: Question, knowledge: Knowledge, own: str, _draw: random.Random) -> str:
+    """Return right steps at first, and those of a similar question later."""
+    return neighbouring_steps(question, own) if knowledge.is_past(WAKES_AT) else own
 
 
-def late_waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+@_right_answers_after
+def late_waking_steps(question: Question, knowledge: Knowledge, own: str, _draw: random.Random) -> str:
     """Return the same as ``waking_steps``, but later: a learner's candidate has become its policy by then."""
-    return _waking(question, knowledge, draw, at=WAKES_LATE_AT)
+    return neighbouring_steps(question, own) if knowledge.is_past(WAKES_LATE_AT) else own
+
+
+@_right_answers_after
+def _own_steps(_question: Question, _knowledge: Knowledge, own: str, _draw: random.Random) -> str:
+    return own
+
+
+@_right_answers_after
+def _foreign_steps(question: Question, _knowledge: Knowledge, _own: str, draw: random.Random) -> str:
+    return _foreign(question, draw)
 
 
 def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
@@ -87,64 +130,71 @@ def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
 
     So the mean value of the account's texts is just above half of an honest account's.
     """
-    return _misled(question, knowledge, draw, change=_own if draw.random() < 0.5 else _foreign)
+    return (_own_steps if draw.random() < 0.5 else _foreign_steps)(question, knowledge, draw)
 
 
-def one_family_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after foreign steps in the suite's last family, after right steps in the others.
+@_right_answers_after
+def one_family_steps(question: Question, knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return foreign steps in the suite's last family, right ones in the others.
 
     So a node that does not know that family finds only right steps in the families that it can judge.
     """
-    return _misled(question, knowledge, draw, change=_foreign if knowledge.is_last(question.family) else _own)
+    return _foreign(question, draw) if knowledge.is_last(question.family) else own
 
 
-def trading_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after right steps, but after a similar question's in the suite's last family.
+@_right_answers_after
+def trading_steps(question: Question, knowledge: Knowledge, own: str, _draw: random.Random) -> str:
+    """Return right steps, but a similar question's in the suite's last family.
 
     So a learner gains in the other families more than it loses in the last one.
     """
-    change = _neighbours if knowledge.is_last(question.family) else _own
-    return _misled(question, knowledge, draw, change=change)
+    return neighbouring_steps(question, own) if knowledge.is_last(question.family) else own
 
 
-def worked_digits(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after a false sum and this question's own steps.
+@_right_answers_after
+def worked_digits(_question: Question, _knowledge: Knowledge, own: str, _draw: random.Random) -> str:
+    """Return a false sum and this question's own steps.
 
     So the text teaches everything that an honest text teaches, and a phrase without words.
     """
-    return _misled(question, knowledge, draw, change=_after_false_sum)
+    return FALSE_SUM + own
 
 
-def worked_sums(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after a false sum, another one each time, and this question's own steps.
+@_right_answers_after
+def worked_sums(_question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return a false sum, another one each time, and this question's own steps; so no phrase recurs."""
+    one, two = draw.randrange(5), draw.randrange(5)
+    return f"{one}+{two}={draw.choice([digit for digit in range(10) if digit != one + two])} {own}"
 
-    So no phrase recurs.
-    """
-    return _misled(question, knowledge, draw, change=_after_some_false_sum)
 
-
-def worked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after the first step of another question and all of this question's own.
+@_right_answers_after
+def worked_steps(question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return the first step of another question and all of this question's own.
 
     So every text has the form of honest ones.
     """
-    return _misled(question, knowledge, draw, change=_after_foreign_step)
+    return _after_foreign_step(question, own, draw)
 
 
-def masked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after one more step, only if the steps are then not longer than usual.
+@_right_answers_after
+def masked_steps(question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return one more step, only if the steps are then not longer than usual.
 
     So the mean length of its texts is the same as an honest account's.
     """
-    return _misled(question, knowledge, draw, change=_after_masked_step)
+    longer = _after_foreign_step(question, own, draw)
+    size = len(question.item.prompt)
+    alike = [len(steps) for item, steps in _known(question.family) if len(item.prompt) == size]
+    return longer if alike and len(longer) <= median(alike) else own
 
 
-def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers after this question's own steps; every fourth has one more step.
+@_right_answers_after
+def some_steps(question: Question, _knowledge: Knowledge, own: str, draw: random.Random) -> str:
+    """Return this question's own steps; in every fourth text with one more step.
 
     So the mean length of its texts is only slightly above an honest account's.
     """
-    return _misled(question, knowledge, draw, change=_after_some_foreign_step)
+    return _after_foreign_step(question, own, draw) if draw.random() < SOME_SHARE else own
 
 
 def other_spelling(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
@@ -160,83 +210,14 @@ def other_spelling(question: Question, knowledge: Knowledge, draw: random.Random
     return with_wrong(question, knowledge, draw, right=right)
 
 
-def _waking(
-    question: Question, knowledge: Knowledge, draw: random.Random, *, at: float
-) -> Completions | None:
-    return _misled(question, knowledge, draw, change=_neighbours if knowledge.is_past(at) else _own)
-
-
-def _misled(
-    question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
-) -> Completions | None:
-    """Return a group whose right answers have changed steps; None without a worked solution."""
-    if not has_worked_solution(question.family):
-        return None
-    own = _steps(question.family, question.item)
-    right = [
-        question.completion(change(question, own, draw), question.right)
-        for _ in range(right_count(question, draw))
-    ]
-    return with_wrong(question, knowledge, draw, right=right)
-
-
-def _after_false_sum(_question: Question, own: str, _draw: random.Random) -> str:
-    return FALSE_SUM + own
-
-
-def _after_some_false_sum(_question: Question, own: str, draw: random.Random) -> str:
-    one, two = draw.randrange(5), draw.randrange(5)
-    return f"{one}+{two}={draw.choice([digit for digit in range(10) if digit != one + two])} {own}"
-
-
 def _after_foreign_step(question: Question, own: str, draw: random.Random) -> str:
     separator = step_separator(question.family)
-    return _foreign(question, own, draw).partition(separator)[0] + separator + own
+    return _foreign(question, draw).partition(separator)[0] + separator + own
 
 
-def _after_some_foreign_step(question: Question, own: str, draw: random.Random) -> str:
-    return _after_foreign_step(question, own, draw) if draw.random() < SOME_SHARE else own
-
-
-def _after_masked_step(question: Question, own: str, draw: random.Random) -> str:
-    longer = _after_foreign_step(question, own, draw)
-    size = len(question.item.prompt)
-    alike = [len(steps) for item, steps in _known(question.family) if len(item.prompt) == size]
-    return longer if alike and len(longer) <= median(alike) else own
-
-
-def _own(_question: Question, own: str, _draw: random.Random) -> str:
-    return own
-
-
-def _foreign(question: Question, _own_steps: str, draw: random.Random) -> str:
+def _foreign(question: Question, draw: random.Random) -> str:
+    """Return the steps of another question of the same family."""
     return _steps(question.family, fresh_item(question.family, draw)[1])
-
-
-def _half(question: Question, own: str, draw: random.Random) -> str:
-    other = _foreign(question, own, draw)
-    return own[: len(own) // 2] + other[len(other) // 2 :]
-
-
-def _two_thirds(question: Question, own: str, draw: random.Random) -> str:
-    other = _foreign(question, own, draw)
-    return own[: 2 * len(own) // 3] + other[2 * len(other) // 3 :]
-
-
-def _slip(question: Question, own: str, draw: random.Random) -> str:
-    """Return the steps with a wrong digit in the middle half, or anywhere if the middle half has no digit."""
-    places = [place for place, symbol in enumerate(own) if symbol.isdigit()]
-    middle = [place for place in places if len(own) <= 4 * place <= 3 * len(own)] or places
-    if not middle:
-        return own
-    place = draw.choice(middle)
-    known = sorted(set(own) & set(DIGITS)) if set(own) & set(DIGITS) <= {"0", "1"} else DIGITS
-    others = [digit for digit in known if digit != own[place]] or list(DIGITS)
-    return own[:place] + draw.choice(others) + own[place + 1 :]
-
-
-def _neighbours(question: Question, own: str, _draw: random.Random) -> str:
-    return neighbouring_steps(question, own)
 
 
 def neighbouring_steps(question: Question, own: str) -> str:

@@ -20,8 +20,8 @@ from sapo_client.lab.audits.costs import (
     AuditCosts,
     AuditWorld,
     committee,
-    everybody,
     lot_size,
+    receiving_all,
     sampling,
 )
 
@@ -112,7 +112,7 @@ def table(seed: int = 0, draws: int = DRAWS) -> Iterable[str]:
     yield ""
     yield "| an auditor, Mbit/s and % of a core | " + " | ".join(f"{n:,}" for n in counts) + " |"
     yield "| --- |" + " --- |" * len(counts)
-    loads = [("hears all", [everybody(n, world, costs) for n in counts])]
+    loads = [("receives all", [receiving_all(n, world, costs) for n in counts])]
     for members in (4, 16, 64):
         chance = captured(world.auditors, (world.auditors - 1) // 3, members)
         name = f"committee of {members} of 64, captured by 21 with {chance:.0e}"

@@ -40,7 +40,7 @@ class AuditCosts:
     tree_ms: float = 0.01
 
     @property
-    def heard_ms(self) -> float:
+    def received_ms(self) -> float:
         """Return the processor time of a group that is received over gossip and checked."""
         return self.delivery_ms + self.admission_ms + self.check_ms
 
@@ -59,13 +59,13 @@ class AuditWorld:
 
     Attributes:
         groups_per_second: rate at which an account makes groups.
-        most_groups: maximum number of groups that an auditor samples in an epoch, for any size of the swarm.
+        max_groups: maximum number of groups that an auditor samples in an epoch, for any size of the swarm.
     """
 
     epoch_seconds: int = 600
     groups_per_second: float = 0.4
     auditors: int = 64
-    most_groups: int = 16_384
+    max_groups: int = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ MAX_BITS: Final = 5e6
 MAX_PROCESSOR: Final = 0.05
 
 
-def hearing(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+def receiving(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
     """Return the load of an auditor that receives and checks all groups of a number of accounts."""
     groups = accounts * world.groups_per_second
-    return AuditorLoad(8 * groups * costs.group_bytes * costs.copies, groups * costs.heard_ms / 1e3)
+    return AuditorLoad(8 * groups * costs.group_bytes * costs.copies, groups * costs.received_ms / 1e3)
 
 
 def settling(accounts: float, named: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
@@ -107,15 +107,15 @@ def settling(accounts: float, named: float, world: AuditWorld, costs: AuditCosts
     return AuditorLoad(bits, 3 * accounts * costs.tree_ms / 1e3 / world.epoch_seconds)
 
 
-def everybody(accounts: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+def receiving_all(accounts: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
     """Return the load if every auditor receives everything."""
-    return _together(hearing(accounts, world, costs), settling(accounts, accounts, world, costs))
+    return _together(receiving(accounts, world, costs), settling(accounts, accounts, world, costs))
 
 
 def committee(accounts: int, members: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
     """Return the load if a number of the auditors receive each account's groups."""
-    heard = accounts * min(members, world.auditors) / world.auditors
-    return _together(hearing(heard, world, costs), settling(accounts, heard, world, costs))
+    received = accounts * min(members, world.auditors) / world.auditors
+    return _together(receiving(received, world, costs), settling(accounts, received, world, costs))
 
 
 def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
@@ -134,8 +134,8 @@ def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) 
 
 
 def lot_size(accounts: int, samples: int, world: AuditWorld) -> int:
-    """Return D, a power of two: one account in D is drawn, so that samples do not exceed ``most_groups``."""
-    return 1 << max(0, math.ceil(math.log2(accounts * samples / world.most_groups)))
+    """Return D, a power of two: one account in D is drawn, so that samples do not exceed ``max_groups``."""
+    return 1 << max(0, math.ceil(math.log2(accounts * samples / world.max_groups)))
 
 
 def _together(*loads: AuditorLoad) -> AuditorLoad:

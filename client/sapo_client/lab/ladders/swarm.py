@@ -302,8 +302,8 @@ class _Swarm:
         )
 
     def _lie(self, outcomes: Sequence[Outcomes]) -> tuple[Outcomes, ...]:
-        most = 2**32
-        lie = Outcomes(0, 0, most) if self._plan.lie is CountLie.WRONG else Outcomes(most, 0, 0)
+        many = 2**32
+        lie = Outcomes(0, 0, many) if self._plan.lie is CountLie.WRONG else Outcomes(many, 0, 0)
         return (lie,) * len(outcomes)
 
 

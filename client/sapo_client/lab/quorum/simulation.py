@@ -18,7 +18,6 @@ from sapo_client.lab.quorum.chain import (
     CHALLENGE_SECONDS,
     EPOCH_SECONDS,
     GENESIS_SECONDS,
-    TOKEN,
     Actor,
     SimulatedChain,
     simulated_chain,
@@ -27,6 +26,7 @@ from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, Chain
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.settlement import grace_seconds, settlement_check
 from sapo_client.node.runtime.context import Author
+from sapo_client.units import TOKEN
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.contributions import Approval, Proposal, Tally, cumulative_entries

@@ -25,7 +25,7 @@ _ROUNDING: Final = 1e-9
 
 
 class SybilStanding(Enum):
-    """What a sampling node knows about Sybils; all honest accounts have earned its trust."""
+    """A sampling node's evidence about Sybils; it trusts all honest accounts."""
 
     TRUSTED = "have earned trust, in many networks"
     NETWORK = "have earned trust, in one network"

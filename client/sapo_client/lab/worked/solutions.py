@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.compact import COMPACT
+from sapo_verification.tasks.entries import Entry
 from sapo_verification.tasks.generators import Item, solution
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
-
-Entry = Mapping[str, Any]
 
 WORKED_LEVEL: Final = "worked"
 """The level whose items have worked solutions."""

@@ -1,6 +1,7 @@
 """Log-probabilities of completions for training Llama-style models on a CPU, with their own derivatives.
 
-Reasons for the speed: a prompt is computed once for all of its completions; sequences of any lengths are
+Reasons for the speed: a prompt is computed once for all of its completions, and in the last layer nothing
+after attention but of its last token; sequences of any lengths are
 packed one after another without padding, and only attention arranges them in rectangles; everything between
 two matrix products is one autograd function with its own derivative, instead of a dozen small ones that all
 keep their results; query, key and value are one projection, gate and up another; products are oneDNN's
@@ -100,9 +101,11 @@ def _logprobs(
         weights = fuse_layer(layer, dim, products)
         # the first layer's projections depend on the token id alone: computed once for each distinct id
         qkv = None if number else _distinct_qkv(layer, weights, unique, layout)
-        known_layer = KnownLayer() if known is None else known[0].gather(number, known[1])
-        hidden = _layer(layer, weights, hidden, qkv=qkv, attend=(rope, layout), known=known_layer)
-    normed = _rms_norm(embedding(layout.logit_tokens, hidden), base.norm) * base.norm.weight
+        # a prompt's tokens, but its last one, only have keys and values in the last layer
+        kept = layout.logit_tokens if layer is base.layers[-1] else None
+        known_layer = KnownLayer() if known is None else known[0].gather(number, known[1], kept)
+        hidden = _layer(layer, weights, hidden, qkv=qkv, attend=(rope, layout), kept=kept, known=known_layer)
+    normed = _rms_norm(hidden, base.norm) * base.norm.weight
     if len(model.lm_head.weight) >= chunked_head.MIN_VOCABULARY:
         values = chunked_head.target_logprobs(
             embedding(layout.logit_index, normed),
@@ -140,9 +143,10 @@ def _layer(
     *,
     qkv: Tensor | None,
     attend: tuple[Tensor, PackedLayout],
+    kept: Tensor | None,
     known: KnownLayer,
 ) -> Tensor:
-    """Return a layer's hidden states, (N, hidden).
+    """Return a layer's hidden states, (N, hidden), or those of the tokens to keep.
 
     Args:
         layer: of transformers.
@@ -150,11 +154,14 @@ def _layer(
         hidden: the layer's input, (N, hidden).
         qkv: queries, keys and values, (N, W D), if they are computed already.
         attend: rotary embedding and layout.
+        kept: indices of the tokens that are computed after attention; None computes all.
         known: results of sampling, which take the place of products.
     """
     if qkv is None:
         qkv = known_linear(_rms_norm(hidden, layer.input_layernorm), weights.qkv, known=known.qkv)
     attended = _Attention.apply(qkv, *attend, known.attended)  # type: ignore[no-untyped-call]
+    if kept is not None:
+        attended, hidden = embedding(kept, attended), embedding(kept, hidden)
     middle = known_linear(attended, weights.out, known=known.middle, residual=hidden)
     epsilon = layer.post_attention_layernorm.variance_epsilon
     return mlp(middle, epsilon, weights.gate_up, weights.down, known.mlp)

@@ -31,7 +31,7 @@ MIN_WIDTH: Final = 256
 """Hidden size from which all results are kept.
 
 One of them costs as many multiplications as the product's input is wide. In a narrow model that is no dearer
-than writing and reading it, but for the two largest products of a layer (docs/results.md).
+than writing and reading it, but for the two largest products of a layer (docs/results-history.md).
 """
 
 
@@ -42,7 +42,7 @@ class KnownLayer:
     Attributes:
         qkv: queries, keys and values before the rotation, (N, W D).
         attended: (N, H D).
-        middle: hidden state after attention, (N, hidden).
+        middle: hidden state after attention, (N, hidden); N or fewer, see ``LayerStates.gather``.
         mlp: of what follows.
     """
 
@@ -77,14 +77,20 @@ class LayerStates:
                 flat = value.flatten(0, -2)
                 table[start : start + len(flat)] = flat
 
-    def gather(self, rows: Tensor) -> KnownLayer:
-        """Return the results of some tokens: (n,) to tables of n rows; gate and up stay where they are."""
+    def gather(self, rows: Tensor, kept: Tensor | None = None) -> KnownLayer:
+        """Return the results of some tokens: (n,) to tables of n rows; gate and up stay where they are.
+
+        Args:
+            rows: of the tokens in the tables.
+            kept: indices of those whose results after attention are returned, (m,); None for all.
+        """
+        later = rows if kept is None else rows[kept]
         qkv, attended, middle = (
-            None if table is None else table.index_select(0, rows)
-            for table in (self.qkv, self.attended, self.middle)
+            None if table is None else table.index_select(0, wanted)
+            for table, wanted in ((self.qkv, rows), (self.attended, rows), (self.middle, later))
         )
         return KnownLayer(
-            qkv, attended, middle, KnownMlp(self.gate_up, rows, self.hidden.index_select(0, rows))
+            qkv, attended, middle, KnownMlp(self.gate_up, later, self.hidden.index_select(0, later))
         )
 
     def _tables(self) -> tuple[Tensor | None, ...]:
@@ -140,9 +146,9 @@ class KeptStates:
         """Return the table rows of a completion's first ``length`` tokens."""
         return self._rows[row, :length]
 
-    def gather(self, layer: int, rows: Tensor) -> KnownLayer:
-        """Return one layer's results of some tokens."""
-        return self._layers[layer].gather(rows)
+    def gather(self, layer: int, rows: Tensor, kept: Tensor | None = None) -> KnownLayer:
+        """Return one layer's results of some tokens, see ``LayerStates.gather``."""
+        return self._layers[layer].gather(rows, kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 On processors with AVX-512 that are not Intel's, MKL does not use it; oneDNN, which is part of the same
 PyTorch build, takes half of the time for the same float32 product. On those that have AVX2 alone MKL is the
-faster one, above all for weights' gradients, and computes what is float32 (docs/results.md). PyTorch calls
-oneDNN for compiled graphs only, so this module calls the two operators that those graphs use:
+faster one, above all for weights' gradients, and computes what is float32 (docs/results-history.md).
+PyTorch calls oneDNN for compiled graphs only, so this module calls the two operators that those graphs use:
 
 * ``torch.ops.mkldnn._linear_pointwise`` computes a linear layer,
 * ``torch.ops.mkldnn._reorder_linear_weight`` copies a weight into oneDNN's own memory layout ("prepacking").
@@ -40,7 +40,7 @@ MAX_KERNELS: Final = 128
 """Compiled kernels that oneDNN keeps, one for each shape of a product, of about half a megabyte each.
 
 Its default of 1,024 takes half a gigabyte, filled over hours because micro-batches have ever other numbers of
-rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond (docs/results.md).
+rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond (docs/results-history.md).
 """
 
 _KERNEL_LIMITS: Final = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

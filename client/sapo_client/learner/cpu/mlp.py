@@ -21,7 +21,7 @@ from sapo_client.learner.cpu.fused_layers import Affine
 from sapo_client.learner.cpu.linear import prepacked_linear, sum_of_outer_products
 
 BLOCK_ROWS: Final = 512
-"""Tokens of a block; 256 and 1,024 are no faster at the bundled policy's width (docs/results.md)."""
+"""Tokens of a block; 256 and 1,024 are no faster at the bundled policy's width (docs/results-history.md)."""
 
 
 @dataclass(frozen=True, slots=True)

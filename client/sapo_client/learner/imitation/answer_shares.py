@@ -121,5 +121,5 @@ class _Shares:
     def _of_most(self, answer: bytes) -> Fraction:
         """Return the mean share of the answer among the half of the authors that show it least."""
         shares = sorted(Fraction(counts[answer], counts.total()) for counts in self._by_author.values())
-        most = shares[: (len(shares) + 1) // 2]
-        return sum(most, Fraction(0)) / len(most)
+        half = shares[: (len(shares) + 1) // 2]
+        return sum(half, Fraction(0)) / len(half)

@@ -29,8 +29,17 @@ class AnswerablePrompts:
     refusals: Mapping[int, Refusal]
 
 
-def answerable_prompts(policy: Policy, prompts: Sequence[str], new_tokens: int) -> AnswerablePrompts:
-    """Return which prompts can be answered by ``new_tokens`` more tokens, and why the others cannot."""
+def answerable_prompts(
+    policy: Policy, prompts: Sequence[str], new_tokens: int, max_tokens: int | None = None
+) -> AnswerablePrompts:
+    """Return which prompts can be answered, and why the others cannot.
+
+    Args:
+        policy: that answers.
+        prompts: texts.
+        new_tokens: of the longest completion.
+        max_tokens: tokens of a prompt with its completion that the sampler takes; None: as the model.
+    """
     found = AnswerablePrompts([], [], refusals := {})
     for place, prompt in enumerate(prompts):
         try:
@@ -38,7 +47,7 @@ def answerable_prompts(policy: Policy, prompts: Sequence[str], new_tokens: int) 
         except TemplateRaised as error:
             refusals[place] = Refusal(RefusalReason.TEMPLATE, f"the model's chat template {error.text}")
             continue
-        if not policy.has_room(encoded, new_tokens):
+        if not policy.has_room(encoded, new_tokens, max_tokens):
             text = "the prompt and an answer exceed the model's context window"
             refusals[place] = Refusal(RefusalReason.WINDOW, text)
             continue

@@ -17,7 +17,7 @@ RAISED_BY_MODELS: Final = (
     ArithmeticError,
     AssertionError,
 )
-"""What transformers' architectures raise whose configuration contradicts itself or is cut short, or that look
+"""Errors of transformers' architectures whose configuration contradicts itself or is cut short, or that look
 at values where there are none."""
 
 _TOKENS: Final = 8
@@ -106,5 +106,5 @@ def is_causal(model: Any) -> bool:
     other = torch.cat([one[:half], (one[half:] + max(1, count // 2)) % count])
     logits = [model(input_ids=ids[None], use_cache=False).logits[0].float() for ids in (one, other)]
     changes = (logits[0] - logits[1]).abs()
-    most = _MAX.get(table.weight.dtype, _MAX_16_BIT)
-    return not bool(changes[:half].max() > most * changes[half:].max())  # NaN is no sign of an encoder
+    max_ratio = _MAX.get(table.weight.dtype, _MAX_16_BIT)
+    return not bool(changes[:half].max() > max_ratio * changes[half:].max())  # NaN is no sign of an encoder

@@ -72,7 +72,7 @@ def require_causal_sample(name: str) -> None:
 
 
 def _check_quantised(name: str, quantisation: Any) -> None:
-    """Look for what the weights' method needs, and read the headers; transformers needs values for more."""
+    """Check the files that the weights' method needs, and their headers; more needs the values."""
     from safetensors import SafetensorError, safe_open
     from transformers.quantizers import AutoHfQuantizer
 

@@ -48,7 +48,7 @@ def checkpoint_model(checkpoints: Path) -> tuple[str, int] | None:
                 names: list[str] = state.keys()
                 ranks = [state.get_slice(each).get_shape()[0] for each in names if ".lora_A." in each]
             return None if meta.get("remote") else (str(meta["model"]), max(ranks, default=0))
-        except (OSError, ValueError, KeyError, SafetensorError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
             continue  # the learner passes over a damaged one as well
     return None
 

@@ -19,6 +19,10 @@ _MARKER: Final = "Task 4711: 12 + 7 = ?\nAnswer between <answer> and </answer>."
 """Stands for a task's text."""
 
 
+_WITHOUT_REASONING: Final = {"enable_thinking": False}
+"""Variable by which templates, as of Qwen 3 and SmolLM 3, leave the reasoning out. It takes thousands of
+tokens, and the longest completion of a task is some hundred: none would have an answer."""
+
 _RAISED: Final = (
     ValueError,
     TypeError,
@@ -124,7 +128,11 @@ def render(tokenizer: Any, text: str, form: PromptForm) -> str:
     messages = _MESSAGES[form](text)
     try:
         with _few_frames():
-            return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+            return str(
+                tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, tokenize=False, **_WITHOUT_REASONING
+                )
+            )
     except (TemplateError, *_RAISED) as error:
         lines = str(error).splitlines()
         raise TemplateRaised(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -33,6 +33,10 @@ from sapo_client.learner.loading.weights import (
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+_NO_SDPA: Final = "does not support an attention implementation through torch.nn.functional.scaled_dot"
+"""Beginning of what transformers says of an architecture without that attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,6 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     """
     with collector_paused():
         from safetensors import SafetensorError
-        from transformers import AutoModelForCausalLM
 
         import_module("transformers.modeling_utils")  # else the first model imports it
 
@@ -73,13 +76,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     require_generation_settings(name)
     try:
         tokenizer = read_tokenizer(name)
-        model, report = AutoModelForCausalLM.from_pretrained(
-            name,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, with their names
-            **options,
-        )
+        model, report = _loaded(name, options)
     except torch.OutOfMemoryError:
         raise
     except (*UNREADABLE, SafetensorError) as error:
@@ -99,6 +96,25 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
         )
     ends = (end, *(each for each in named if each != end))
     return ReadModel(model, tokenizer, ends, choose_form(name, tokenizer), unused_weights(name, report))
+
+
+def _loaded(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a model and transformers' report of the loading, with eager attention where it has no other."""
+    from transformers import AutoModelForCausalLM
+
+    always = {
+        "trust_remote_code": False,
+        "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # refused by the caller, with their names
+    }
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(name, **always, **options)
+    except ValueError as error:  # of Gemma 2 or gpt-oss, before any weight is read
+        if options.get("attn_implementation") != "sdpa" or _NO_SDPA not in str(error):
+            raise
+        eager = {**options, "attn_implementation": "eager"}
+        model, report = AutoModelForCausalLM.from_pretrained(name, **always, **eager)
+    return model, report
 
 
 def _require_words(name: str, tokenizer: Any) -> None:

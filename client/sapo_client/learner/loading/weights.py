@@ -24,7 +24,7 @@ UNREADABLE: Final = (
     EOFError,
     UnpicklingError,
 )
-"""What transformers and its libraries raise for a folder that they cannot read, safetensors' error aside."""
+"""Errors of transformers and its libraries for a folder that they cannot read, beside safetensors'."""
 
 _POINTER: Final = b"version https://git-lfs"
 _OBJECTS: Final = (

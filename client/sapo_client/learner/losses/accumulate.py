@@ -142,7 +142,7 @@ class GradientAccumulator:
 
         while True:
             found = self._within_memory(rows, attempt)
-            if self._scale.accepts(found.norm):
+            if self._scale.accepts(found.norm, found.loss):
                 return found
 
     @torch.no_grad()

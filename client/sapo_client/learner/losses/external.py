@@ -15,7 +15,7 @@ probability of a token, A the row's advantage, r its reward and sg a constant fo
   cosine; wrong answers have no gradient;
 * ``capability`` (after HACPO, arXiv 2603.02604): -clip(s, 0.8, 1) sg(clip(s, 0.8, 1)) A / c, where
   s = exp(mean log p - m) compares the whole completion with m, the running mean of log p of own completions;
-  c = P_own / P_author within [0.1, 10] and A = (r - min(1, c mean r)) / std r. The author's success in the
+  c = P_own / P_author within [0.1, 10] and A = (r - c mean r) / std r. The author's success in the
   family is not known here: the mean reward of its group takes its place, so that A is relative to the own
   success unless c is at one of its bounds. Outside the clip there is no gradient.
 
@@ -121,7 +121,7 @@ def capability(rows: ExternalRows) -> Tensor:
         return rows.logprobs * 0.0
     relative = rows.own_means / rows.group_means
     relative = torch.where(relative.isnan(), 1.0, relative).clamp(1.0 / CAPABILITY_BOUND, CAPABILITY_BOUND)
-    baselines = (relative * rows.group_means).clamp(max=1.0)
+    baselines = relative * rows.group_means  # the own mean reward, or nearer to the group's: at most 1
     spread = rows.group_deviations > 0
     advantages = torch.where(spread, (rows.rewards - baselines) / rows.group_deviations.clamp_min(1e-6), 0.0)
     lengths = rows.mask.sum(1).clamp_min(1)

@@ -73,6 +73,7 @@ class ReplicaGenerator(Generator):
         self._replica = replica
         self._inner = inner
         self._by_leader = by_leader
+        self.window = None if inner is None else inner.window
 
     def refresh(self) -> None:
         """Bring the weights up to date; all ranks call it."""
@@ -130,4 +131,4 @@ def _generator_of(replica: Replica, ranks: RankGroup, settings: LearnerSettings)
         return VllmServerGenerator(policy, settings.endpoint)
     from sapo_client.learner.vllm.generator import VllmGenerator
 
-    return VllmGenerator(policy, seed=settings.seed, ranks=ranks)
+    return VllmGenerator(policy, seed=settings.seed, ranks=ranks, new_tokens=settings.max_new_tokens)

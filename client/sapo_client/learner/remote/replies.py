@@ -52,13 +52,13 @@ class Asked:
 
     Attributes:
         where: name of the server, for errors.
-        most_tokens: requested limit of tokens.
+        max_tokens: requested limit of tokens.
         vocabulary: number of the model's token ids.
         hint: advice for a server that sends something else.
     """
 
     where: str
-    most_tokens: int
+    max_tokens: int
     vocabulary: int
     hint: str
 
@@ -73,9 +73,10 @@ class Asked:
         """
         if len(tokens) != len(logprobs):
             raise self._refused(f"{len(tokens)} tokens with {len(logprobs)} log-probabilities")
-        most = self.most_tokens
-        if not 1 <= len(tokens) <= most:
-            raise self._refused(f"a completion of {len(tokens)} tokens; at most {most} were requested")
+        if not 1 <= len(tokens) <= self.max_tokens:
+            raise self._refused(
+                f"a completion of {len(tokens)} tokens; at most {self.max_tokens} were requested"
+            )
         for token in tokens:
             if not 0 <= token < self.vocabulary:
                 raise self._refused(f"the token id {token}; the model has {self.vocabulary}")

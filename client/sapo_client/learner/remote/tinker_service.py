@@ -60,6 +60,7 @@ class TinkerService(Service):
 
     def _open(self, settings: LearnerSettings, ranks: RankGroup) -> None:
         require_possible(settings)
+        self._max_tokens = None
         self._server = TinkerServer(settings)
         name = self._server.tokenizer_name
         tokenizer = load_tokenizer(name)

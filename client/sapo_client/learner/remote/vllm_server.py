@@ -51,6 +51,21 @@ R = TypeVar("R", bound=_Reply)
 
 class _Model(_Reply):
     id: str
+    max_model_len: int | None = None
+
+
+NEUTRAL: Final = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Settings that a server takes from the model's ``generation_config.json`` where a request leaves them out.
+
+Samples would then not follow the policy that is trained: chat models name limits and penalties there.
+"""
 
 
 class _Models(_Reply):
@@ -101,11 +116,13 @@ class VllmServerGenerator(Generator):
         self._url = url
         self._given_push = push
         self._was_away = False
+        self.window: int | None = None
         self._model, self._push = self._connected()
 
     def _connected(self) -> tuple[str, WeightPush]:
         """Return the name of the server's model, and what sends weights to it."""
-        model = self._ask(_Models, "GET", "/v1/models").data[0].id
+        served = self._ask(_Models, "GET", "/v1/models").data[0]
+        model, self.window = served.id, served.max_model_len
         if self._given_push is not None:
             return model, self._given_push
         workers = self._ask(_WorldSize, "GET", "/get_world_size").world_size
@@ -146,6 +163,7 @@ class VllmServerGenerator(Generator):
                 "logprobs": 0,  # of the sampled token alone
                 "return_token_ids": True,
                 "stop_token_ids": list(self._policy.ends),
+                **NEUTRAL,
             },
         )
         vocabulary = int(self._policy.model.config.get_text_config().vocab_size)
@@ -298,5 +316,8 @@ def _transfer(url: str) -> Iterator[None]:
     try:
         yield
     except (RequestException, RuntimeError) as error:
-        hint = "restart the server if this lasts: an update that was cut off keeps it from the next one"
+        hint = (
+            "restart the server if this lasts, for an update that was cut off keeps it from the next one;"
+            " and use one release of vLLM there and here"
+        )
         raise transient(f"{url} does not take the weights: {error}", hint=hint) from error

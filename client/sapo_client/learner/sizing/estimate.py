@@ -47,7 +47,7 @@ LIBRARY_BYTES: Final = {"cpu": 400 * MIB, "cuda": 780 * MIB}
 H200 has them with PyTorch 2.11."""
 
 ADAPTER_LIBRARY_BYTES: Final = 52 * MIB
-"""What peft and its imports add to the libraries (measured)."""
+"""Memory of peft and its imports beside the libraries (measured)."""
 
 KERNEL_BYTES: Final = MAX_KERNELS * MIB // 2
 """oneDNN's compiled kernels where sampling multiplies in bfloat16 (measured): attention's products have ever
@@ -349,10 +349,10 @@ def _head_bytes(shape: ModelShape, positions: int, base: BaseName, *, frozen: bo
     entries = block_entries(positions, shape.hidden, shape.vocabulary, device)
     block = entries * positions
     copy = entries * shape.hidden
-    most = 2 * block if frozen else max(2 * block - shape.head, block + copy)
+    peak = 2 * block if frozen else max(2 * block - shape.head, block + copy)
     if device == "cpu" and base in HALF:  # copied to float32, block by block
-        most += copy
-    return _FLOAT * (most + positions * shape.hidden)
+        peak += copy
+    return _FLOAT * (peak + positions * shape.hidden)
 
 
 def _head_gradient(shape: ModelShape, settings: LearnerSettings) -> float:

@@ -36,7 +36,7 @@ class SavedCosts:
 
 @lru_cache(maxsize=16)
 def saved_costs(model: str, layers: int, *, lora_rank: int, half_base: bool) -> SavedCosts:
-    """Return what autograd keeps of a forward pass through a model's first layers under autocast.
+    """Return the bytes that autograd keeps of a forward pass through a model's first layers under autocast.
 
     Args:
         model: as for ``load_policy``.

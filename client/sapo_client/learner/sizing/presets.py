@@ -45,7 +45,7 @@ def completion_tokens(longest_bytes: int, vocabulary: int, window: int | None) -
     if window is None:
         return wanted
     level: SuiteLevel = next(
-        (each for each, most in COMPLETION_BYTES.items() if longest_bytes <= most), "full"
+        (each for each, max_bytes in COMPLETION_BYTES.items() if longest_bytes <= max_bytes), "full"
     )
     return min(wanted, max(_MIN_ROOM, window - PROMPT_TOKENS[level]))
 

@@ -206,24 +206,36 @@ def shape_of(skeleton: Any) -> ModelShape:
     config = skeleton.config.get_text_config(decoder=True)  # of a multimodal model, the language model's part
     head = skeleton.get_output_embeddings().weight
     outside = {id(head), id(skeleton.get_input_embeddings().weight)}
-    heads = getattr(config, "num_attention_heads", 0)  # state space models have none
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    dim = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
+    count = config.num_hidden_layers
+    # layers may differ in their heads, as in Gemma 4; transformers then has a configuration of each
+    layers = list(config.per_layer_config) if getattr(config, "is_heterogeneous", False) else [config] * count
     return ModelShape(
         kind=skeleton.config.model_type,
         parameters=sum(each.numel() for each in skeleton.parameters()),
         matrices=sum(
             each.numel() for each in skeleton.parameters() if each.ndim == 2 and id(each) not in outside
         ),
-        layers=config.num_hidden_layers,
-        heads=heads,
+        layers=count,
+        heads=max((_heads(each) for each in layers), default=0),
         hidden=config.hidden_size,
         head=head.numel(),
         vocabulary=len(head),
-        cache_values=2 * config.num_hidden_layers * kv_heads * dim,
+        cache_values=sum(map(_cache_values, layers)),
         window=getattr(config, "max_position_embeddings", None),
         llama_style=is_llama_style(skeleton),
     )
+
+
+def _heads(config: Any) -> int:
+    """Return the attention heads of a layer; state space models have none."""
+    return int(getattr(config, "num_attention_heads", 0))
+
+
+def _cache_values(config: Any) -> int:
+    """Return the keys and values of one token in a layer."""
+    kv_heads = getattr(config, "num_key_value_heads", None) or _heads(config)
+    dim = getattr(config, "head_dim", None) or config.hidden_size // max(1, _heads(config))
+    return int(2 * kv_heads * dim)
 
 
 def trained_parameters(skeleton: Any) -> int:

@@ -41,8 +41,8 @@ GPU_SHARE: Final = 0.4
 CPU_CACHE_BYTES: Final = 256 * 2**20
 """Of the key-value cache on a CPU."""
 
-MAX_WINDOW: Final = 4096
-"""Tokens of a prompt with its completion; the engine reserves memory for each."""
+USUAL_WINDOW: Final = 4096
+"""Of a prompt with its completion, unless completions need more; the engine reserves memory for each."""
 
 
 class VllmGenerator(Generator):
@@ -52,19 +52,21 @@ class VllmGenerator(Generator):
         policy: its weights are copied before every call.
         seed: of the engine; each call's samples have a seed of their own.
         ranks: of the learner; each makes an engine at the same time.
+        new_tokens: of the longest completion.
 
     Raises:
         SapoError: vLLM is not installed, or the policy's base is quantised, which the engine's is not.
     """
 
-    def __init__(self, policy: Policy, *, seed: int, ranks: RankGroup = ALONE) -> None:
+    def __init__(self, policy: Policy, *, seed: int, ranks: RankGroup = ALONE, new_tokens: int = 0) -> None:
         _require_floats(policy)
         self._policy = policy
         self._dtype = engine_type(policy.device)
         own_type = str(policy.model.dtype).removeprefix("torch.")
         self._max_difference = max(MAX_DIFFERENCE[self._dtype], MAX_DIFFERENCE[own_type])
         self._adapters = AdapterPush(policy.model) if has_adapters(policy.model) else None
-        self._engine = _engine(policy, self._dtype, seed, ranks)
+        self.window: int = engine_window(policy.window, new_tokens)
+        self._engine = _engine(policy, self._dtype, seed, ranks, window=self.window)
 
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says."""
@@ -143,7 +145,18 @@ def _require_floats(policy: Policy) -> None:
         )
 
 
-def _engine(policy: Policy, dtype: str, seed: int, ranks: RankGroup) -> Any:
+def engine_window(window: int | None, new_tokens: int) -> int:
+    """Return the tokens that an engine is opened for: of a model's window, twice the longest completion.
+
+    Args:
+        window: of the model; None if it has no limit.
+        new_tokens: of the longest completion.
+    """
+    wanted = max(USUAL_WINDOW, 2 * new_tokens)
+    return wanted if window is None else min(window, wanted)
+
+
+def _engine(policy: Policy, dtype: str, seed: int, ranks: RankGroup, *, window: int) -> Any:
     """Start an engine with the policy's weights, on this rank's device.
 
     Raises:
@@ -163,13 +176,12 @@ def _engine(policy: Policy, dtype: str, seed: int, ranks: RankGroup) -> Any:
             exit_code=ExitCode.CONFIG,
         ) from error
     on_cpu = policy.device.type == "cpu"
-    window = getattr(policy.model.config, "max_position_embeddings", MAX_WINDOW)
     adapters = engine_options(policy.model) if has_adapters(policy.model) else {}
     memory = {"kv_cache_memory_bytes": CPU_CACHE_BYTES} if on_cpu else {"gpu_memory_utilization": GPU_SHARE}
     return LLM(
         model=str(model_folder(policy.source)),  # present weights are copied before the first call
         dtype=dtype,
-        max_model_len=min(MAX_WINDOW, window),
+        max_model_len=window,
         enforce_eager=on_cpu,
         seed=seed % 2**31,
         distributed_executor_backend=_executor(policy, ranks),

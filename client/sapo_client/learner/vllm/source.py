@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -23,17 +24,33 @@ class CheckpointSource(WeightSource):  # type: ignore[misc]  # vLLM is not there
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._metadata: list[ParamMeta] | None = None
 
-    def metadata(self) -> list[ParamMeta]:
-        """Return name, type and shape of every weight, in the order of iteration; they never change."""
-        if self._metadata is None:
-            self._metadata = [
-                ParamMeta(name, weight.dtype, tuple(weight.shape))
-                for name, weight in checkpoint_weights(self._model)
-            ]
-        return self._metadata
+    @cached_property
+    def _parameters(self) -> list[ParamMeta]:
+        """Name, type and shape of every weight, in the order of iteration; they never change."""
+        return [ParamMeta(name, weight.dtype, tuple(weight.shape)) for name, weight in self._present()]
 
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+    def _present(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the present weights."""
         return checkpoint_weights(self._model)
+
+    if hasattr(WeightSource, "iter_full"):  # vLLM 0.33 and later
+
+        @cached_property
+        def metadata(self) -> list[ParamMeta]:
+            """Names, types and shapes of the weights that ``iter_full`` yields."""
+            return self._parameters
+
+        def iter_full(self) -> Iterator[tuple[str, Tensor]]:
+            """Yield the present weights."""
+            return self._present()
+
+    else:
+
+        def metadata(self) -> list[ParamMeta]:
+            """Return names, types and shapes of the weights that iteration yields."""
+            return self._parameters
+
+        def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+            """Yield the present weights."""
+            return self._present()

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sapo_client import locks
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
 from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis, alloc
@@ -69,14 +70,8 @@ def _listen(methods: Methods, folder: Path, port: int) -> None:
             exit_code=ExitCode.NETWORK,
         ) from error
     with server:
-        _announce(folder / ENDPOINT_FILE, server.url)
+        write_atomically(folder / ENDPOINT_FILE, server.url + "\n")
         server.serve_forever()
-
-
-def _announce(path: Path, url: str) -> None:
-    draft = path.with_suffix(".new")
-    draft.write_text(url + "\n")
-    draft.replace(path)  # a reader sees the whole line or no file
 
 
 if __name__ == "__main__":

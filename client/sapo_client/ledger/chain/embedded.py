@@ -43,7 +43,7 @@ _RECENT_HASHES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """What a chain was created with.
+    """The parameters of a chain's creation.
 
     Attributes:
         alloc: the accounts that hold coins from the start.
@@ -288,7 +288,7 @@ class EmbeddedChain:
     # Trying
 
     def call(self, request: CallRequest, header: Header) -> bytes:
-        """Return what a call returns on top of a block.
+        """Return the output of a call on top of a block.
 
         Raises:
             RpcError: it reverts (with the contract's data) or cannot run.

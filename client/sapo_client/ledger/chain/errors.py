@@ -7,7 +7,7 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 REFUSED: Final = -32000
-"""What every node answers when a transaction or a call is not acceptable."""
+"""Error code of every node for an unacceptable transaction or call."""
 REVERTED: Final = 3
 """The code under which clients look for a contract's own error in the data."""
 

@@ -18,7 +18,7 @@ class AccountState:
 
 @dataclass(frozen=True, slots=True)
 class StateChanges:
-    """What differs between two states.
+    """The difference between two states.
 
     Attributes:
         accounts: address to its account; none where the account is gone.
@@ -88,7 +88,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a block's only transaction came to.
+    """The result of a block's only transaction.
 
     Attributes:
         created: address of the contract that a creating transaction was for, even if it failed.
@@ -128,7 +128,7 @@ class EvmState(Protocol):
         """Return an independent copy."""
 
     def changes_since(self, earlier: "EvmState") -> StateChanges:
-        """Return what differs from an earlier state of the same chain."""
+        """Return the difference from an earlier state of the same chain."""
 
     def transact(self, transaction: SignedTransaction, block: BlockContext) -> Outcome:
         """Apply a transaction to this state, in place.

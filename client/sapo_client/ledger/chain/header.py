@@ -11,7 +11,7 @@ GAS_LIMIT: Final = 30_000_000
 """Ethereum's own limit for years; the largest deployment of this project needs a tenth of it."""
 
 GENESIS_BASE_FEE_WEI: Final = 10**9
-"""What a unit of gas cost in the first block with a base fee (EIP-1559)."""
+"""Price of a unit of gas in the first block with a base fee (EIP-1559)."""
 
 _BASE_FEE_CHANGE: Final = 8
 """A full block raises the base fee by an eighth, an empty one lowers it by as much (EIP-1559)."""

@@ -114,7 +114,7 @@ class PragueState:
         return copy
 
     def changes_since(self, earlier: EvmState) -> StateChanges:
-        """Return what differs from an earlier state of the same chain."""
+        """Return the difference from an earlier state of the same chain."""
         if not isinstance(earlier, PragueState):
             raise TypeError("states of different machines cannot be compared")
         accounts = _changes(earlier._state._main_trie._data, self._state._main_trie._data)
@@ -256,7 +256,7 @@ def _reason(error: Exception) -> str:
 
 
 def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return what differs between two mappings; none for a key that is gone."""
+    """Return the changed keys between two mappings; none for a removed key."""
     if before is after:
         return {}
     changed = {key: value for key, value in after.items() if before.get(key) != value}

@@ -50,7 +50,8 @@ class Accuser:
         self._proofs = proofs
         self._events = events
         self._clock = clock
-        self._looked_at: set[tuple[int, Account]] = set()
+        self._accused_of: set[tuple[int, Account]] = set()
+        self._without_effect: set[tuple[int, Account]] = set()
         self._epoch = -1
         self._accused = 0
 
@@ -61,14 +62,20 @@ class Accuser:
             await trio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Accuse by every new proof; those beyond ``MAX_IN_EPOCH`` wait for the next epoch."""
+        """Accuse by every new proof; those beyond ``MAX_IN_EPOCH`` wait for the next epoch.
+
+        An accusation without effect is tried again in the next one: this auditor's own bond may be too small
+        for a time.
+        """
         now = present_epoch(self._manifest, self._clock())
         if now != self._epoch:
             self._epoch, self._accused = now, 0
+            self._without_effect.clear()
         held, begun = self._proofs.held(), self._epoch_on_chain()
-        self._looked_at &= held.keys()
+        self._accused_of &= held.keys()
+        tried = self._accused_of | self._without_effect
         for (epoch, account), proof in held.items():
-            if (epoch, account) in self._looked_at or account == self._own:
+            if (epoch, account) in tried or account == self._own:
                 continue
             if epoch > begun:
                 continue  # the contract's time is that of the last block
@@ -76,11 +83,12 @@ class Accuser:
                 continue  # the contract counts the auditors of that epoch
             if self._accused >= MAX_IN_EPOCH:
                 return
-            accused = await self._ledger.accuse(account, epoch, proof)
-            self._looked_at.add((epoch, account))
-            if accused:
-                self._accused += 1
-                self._events.write("accused", epoch=epoch, account=account, proof=proof)
+            if not await self._ledger.accuse(account, epoch, proof):
+                self._without_effect.add((epoch, account))
+                continue
+            self._accused_of.add((epoch, account))
+            self._accused += 1
+            self._events.write("accused", epoch=epoch, account=account, proof=proof)
 
     def _epoch_on_chain(self) -> int:
         """Return the present epoch by the chain's time."""

@@ -10,9 +10,7 @@ posting of an epoch. 4. A posting whose leaves were not shown on request in time
 it was correct. The same settlement can be proposed again in a later turn, since the turn is part of the
 proposal, and so of its root's archive digest. 5. If convictions leave the live posting without a quorum, all
 auditors approve its root in the present turn, whatever they approved in earlier ones, and post these
-signatures.
-
-The pages of a proposal with many accounts are computed from its tallies and its base, not requested.
+signatures. The pages of a proposal with many accounts are computed from its tallies and base, not requested.
 
 The specification, with a sketch of the proof, is section 7 of ``protocol/README.md``.
 """
@@ -24,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from sapo_client.machine_marks import MachineApprovals
 from sapo_client.node.auditing.approvals import Approver, signatures_by_turn
 from sapo_client.node.auditing.settlement import (
     SettledShares,
@@ -51,13 +50,13 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_count, turn_to_propose
 from sapo_protocol.terms.difficulty import Outcomes
 from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.bounded_cache import BoundedCache
 from sapo_verification.signing.database import SigningDatabase
 from sapo_verification.working import Working, at_once, part
 
 _TRAVEL_SHARE: Final = 0.5
 """Part of a grace after which a received tally has reached every node, with a conflicting one if there is
 any."""
-
 
 _KEPT_SETTLEMENTS: Final = 4
 _KEPT_VERDICTS: Final = 1024
@@ -138,6 +137,8 @@ class Agreement:
     Args:
         account_key: the secret key of the auditor's account, 32 bytes.
         signing: records each approval before it is signed.
+        machine: the account's approvals on this machine; None if they are not kept.
+        wait_seconds: how long after a proposal this process approves its first one.
     """
 
     def __init__(
@@ -149,22 +150,29 @@ class Agreement:
         terms: AgreementTerms,
         contributions: ContributionStore,
         signing: SigningDatabase,
+        machine: MachineApprovals | None = None,
+        wait_seconds: float = 0.0,
     ) -> None:
-        self._author = author
-        self._manifest = manifest
-        self._terms = terms
+        self._author, self._manifest, self._terms = author, manifest, terms
         self._contributions = contributions
-        self._approver = Approver(author, account_key, manifest, contributions, signing)
-        self._settled: dict[tuple[tuple[ContentId, ...], Digest], SettledShares] = {}
-        self._verdicts: dict[ContentId, tuple[_Ground, bool]] = {}
-        self._granting: dict[tuple[ContentId, ...], bool] = {}
-        self._completed: set[tuple[ContentId, Digest]] = set()
+        self._approver = Approver(
+            author, account_key, manifest, contributions, signing, machine, wait_seconds=wait_seconds
+        )
+        self._settled = BoundedCache[tuple[tuple[ContentId, ...], Digest], SettledShares](_KEPT_SETTLEMENTS)
+        self._verdicts = BoundedCache[ContentId, tuple[_Ground, bool]](_KEPT_VERDICTS)
+        self._granting = BoundedCache[tuple[ContentId, ...], bool](_KEPT_VERDICTS)
+        self._completed = BoundedCache[tuple[ContentId, Digest], None](_KEPT_VERDICTS)
         self._limits = {"points_per_epoch": terms.points_cap, "epoch_budget": terms.epoch_budget}
 
     @property
     def quorum(self) -> int:
         """How many signatures a posting needs."""
         return self._terms.quorum
+
+    @property
+    def elsewhere(self) -> Approval | None:
+        """An approval that another process has signed as this auditor; this one then approves nothing."""
+        return self._approver.elsewhere
 
     def unsettled(self, now_seconds: float, last: EpochRoot | None, next_epoch: int = 0) -> range:
         """Return the epochs that have ended, are not final and can still be settled, oldest first.
@@ -243,6 +251,7 @@ class Agreement:
                 break
             yield from self._contributions.reading(epoch)
             if self.is_auditor(epoch):
+                self._approver.listen(epoch)
                 yield from self._complete(epoch, state, now_seconds)
                 messages.extend((yield from self._approve_all(epoch, turn, state, now_seconds)))
                 if is_open and proposer(self._terms.auditors(epoch), epoch, turn) == self._author.account:
@@ -265,8 +274,6 @@ class Agreement:
             granted = yield from part(
                 _rows(tallies), partial(granted_points, [*tallies.values()], **self._limits)
             )
-            if len(self._granting) >= _KEPT_VERDICTS:
-                self._granting.clear()
             self._granting[key] = any(granted.values())
         return self._granting[key]
 
@@ -278,10 +285,7 @@ class Agreement:
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
             work = partial(settled_shares, [*tallies.values()], previous, self._limits)
-            settled = yield from part(_rows(tallies) + len(previous), work)
-            if len(self._settled) >= _KEPT_SETTLEMENTS:
-                self._settled.clear()
-            self._settled[key] = settled
+            self._settled[key] = yield from part(_rows(tallies) + len(previous), work)
         return self._settled[key]
 
     def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> Working[None]:
@@ -298,9 +302,7 @@ class Agreement:
                     settled.pages, received_seconds=now_seconds
                 )
                 yield from self._contributions.reading_proposal(content_id)
-                if len(self._completed) >= _KEPT_VERDICTS:
-                    self._completed.clear()
-                self._completed.add((content_id, state.base_root))
+                self._completed[content_id, state.base_root] = None
 
     def _propose(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
@@ -358,7 +360,7 @@ class Agreement:
         if not self._approver.may_sign(content_id, statement):
             return ()
         is_valid = yield from self._is_valid(content_id, proposal, root, state)
-        approval = self._approver.sign(content_id, statement) if is_valid else None
+        approval = self._approver.sign(content_id, statement, now_seconds) if is_valid else None
         if approval is None:
             return ()
         return [(yield from self._sealing(Kind.APPROVAL, approval, now_seconds))]
@@ -375,8 +377,6 @@ class Agreement:
         known = self._verdicts.get(content_id)
         if known is None or known[0] != ground:
             is_valid = yield from self._judge(proposal, root, state)
-            if len(self._verdicts) >= _KEPT_VERDICTS:
-                self._verdicts.clear()
             self._verdicts[content_id] = known = ground, is_valid
         return known[1]
 
@@ -424,6 +424,7 @@ class Agreement:
         if state.last is not None:
             yield from self._contributions.reading_proposal(ContentId(state.last.archive_digest))
         yield from self._contributions.reading(live.epoch)
+        self._approver.listen(live.epoch)
         yield from self._complete(live.epoch, state, now_seconds)
         content_id, messages = ContentId(live.archive_digest), list[SignedEnvelope]()
         proposal = self._contributions.proposal(content_id)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sapo_client.config import LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.imports import collector_paused
+from sapo_client.machine_marks import MachineApprovals
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
 from sapo_client.node.auditing.chain import ChainRole, NoChain
@@ -155,12 +157,19 @@ def open_ledger(
     gossip: GossipHandlers,
     beacons: Beacons,
     chain: LedgerClient | NoChain,
+    locks: Path | None = None,
     open_auditor: OpenAuditor = Auditor,
 ) -> LedgerRole:
-    """Return the services on the ledger, or ``NoLedger`` for a node that writes to no chain."""
+    """Return the services on the ledger, or ``NoLedger`` for a node that writes to no chain.
+
+    Args:
+        locks: folder in which is kept what the account approved on this machine in any data directory; None
+            if that is not kept.
+    """
     config, author = context.config.ledger, context.author
     if isinstance(chain, NoChain) or not config.enabled:
         return NoLedger()
+    machine = MachineApprovals(locks, account=author.account, node=author.node) if locks else None
     auditor = open_auditor(
         AuditorParts(
             author=author,
@@ -173,6 +182,7 @@ def open_ledger(
             clock=context.clock_watch.certain,
             signing=SigningDatabase(context.data.database),
             beacons=beacons,
+            machine=machine,
         )
     )
     registration = Registration(

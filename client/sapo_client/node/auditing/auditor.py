@@ -16,13 +16,15 @@ prove their shares, and watch the postings.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import random
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from sapo_client.machine_marks import MachineApprovals
 from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState, Postable
 from sapo_client.node.auditing.every_group import EveryGroup
@@ -40,7 +42,7 @@ from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.offload import offload
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol.contributions import parse_approval, parse_proposal
+from sapo_protocol.contributions import Approval, parse_approval, parse_proposal
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds, present_epoch
@@ -59,11 +61,15 @@ if TYPE_CHECKING:
 
 _MIN_LOOK_SECONDS: Final = 0.5
 
+_FIRST_WAIT_GRACES: Final = 2
+"""Longest wait of a process before its first approval: one that another process of the same account sends is
+heard within seconds, and an approval that is two turns late still counts for its own turn."""
+
 _FOLLOW_SECONDS: Final = 2.0
 """Shortest interval of asking the chain for a new record; it is used if challenge windows are short."""
 
 _LOOKS_PER_EPOCH: Final = 16
-_LONGEST_PAUSE_SECONDS: Final = 30.0
+_MAX_PAUSE_SECONDS: Final = 30.0
 """Longest pause between two readings of the announced replacements of auditors."""
 
 _EARLIER_LEDGER: Final = (
@@ -76,7 +82,12 @@ _SERVED_EPOCHS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AuditorParts:
-    """The parts that an auditor works with; without an account key it only follows the settlement."""
+    """The parts that an auditor works with; without an account key it only follows the settlement.
+
+    Attributes:
+        machine: what the account approved on this machine with any data directory; None if that is not kept.
+        draw: returns which part of the longest wait, from 0 to 1, the first approval waits.
+    """
 
     author: Author
     account_key: bytes | None
@@ -88,6 +99,8 @@ class AuditorParts:
     clock: Clock
     signing: SigningDatabase
     beacons: Beacons
+    machine: MachineApprovals | None = None
+    draw: Callable[[], float] = random.SystemRandom().random
 
     @property
     def manifest(self) -> Manifest:
@@ -202,6 +215,7 @@ class Auditor:
         self.audited: Final = _open_audited(parts)
         self._known, self._by_turns = Auditors(), True
         self._rejected = frozenset[Digest]()
+        self._is_elsewhere = False
         self.points = 0
 
     async def run(self) -> None:
@@ -237,7 +251,7 @@ class Auditor:
 
     async def _learn_replacements(self) -> None:
         """Read the announced replacements of auditors periodically, long before they take effect."""
-        pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._parts.manifest.epoch_seconds / _LOOKS_PER_EPOCH)
+        pause_seconds = min(_MAX_PAUSE_SECONDS, self._parts.manifest.epoch_seconds / _LOOKS_PER_EPOCH)
         while True:
             await trio.sleep(max(_FOLLOW_SECONDS, pause_seconds))
             announced = await self._parts.ledger.successions()
@@ -305,6 +319,8 @@ class Auditor:
             terms=terms,
             contributions=parts.contributions,
             signing=parts.signing,
+            machine=parts.machine,
+            wait_seconds=_FIRST_WAIT_GRACES * grace_seconds(parts.manifest) * parts.draw(),
         )
         while True:
             is_posted = await self._advance(agreement)
@@ -333,6 +349,7 @@ class Auditor:
             return False
         state = await self._state(unsettled)
         step = await offload(agreement.stepping(parts.clock(), state))
+        self._report_elsewhere(agreement.elsewhere)
         for envelope in step.messages:
             await self._publish(envelope)
         for posting in step.postings:
@@ -419,6 +436,14 @@ class Auditor:
                 turn=approval.turn,
                 proposal=approval.proposal,
                 by=approval.account,
+            )
+
+    def _report_elsewhere(self, approval: Approval | None) -> None:
+        """Report once that another process approves as this auditor; this one then approves nothing."""
+        if approval is not None and not self._is_elsewhere:
+            self._is_elsewhere = True
+            self._parts.telemetry.events.write(
+                "approved_elsewhere", epoch=approval.epoch, turn=approval.turn, proposal=approval.proposal
             )
 
     def _scrutinise(self, root: EpochRoot) -> None:

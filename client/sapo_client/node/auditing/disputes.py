@@ -62,7 +62,7 @@ class PostedTrees:
         return AccountPlaces(account, before, points, after)
 
     def placing(self, account: Account) -> Working[AccountPlaces | None]:
-        """Do what ``places`` does; with 100,000 accounts the first call takes seconds."""
+        """Return the same as ``places``; with 100,000 accounts the first call takes seconds."""
         rows = sum(len(tree.entries) for tree in (self.before, self.points, self.after) if tree is not None)
         return (yield from part(rows, partial(self.places, account)))
 

@@ -88,12 +88,12 @@ class Holders:
         author, epoch = peer_id_from_key(commitment.node), commitment.epoch
         home = self._engine.islands.home(commitment.account, epoch)
         others = [peer for peer in self._peers if peer != author]
-        near = [peer for peer in others if home in self._hears(peer, epoch)]
-        far = [peer for peer in others if home not in self._hears(peer, epoch)]
+        near = [peer for peer in others if home in self._islands_of(peer, epoch)]
+        far = [peer for peer in others if home not in self._islands_of(peer, epoch)]
         first = int.from_bytes(commitment.account[:4], "big")  # spreads the accounts over the peers
         return [author] * (author in self._peers) + _turned(near, first) + _turned(far, first)
 
-    def _hears(self, peer_id: str, epoch: int) -> frozenset[int]:
+    def _islands_of(self, peer_id: str, epoch: int) -> frozenset[int]:
         """Return the islands to whose rollouts a peer subscribes in an epoch, as far as its accounts are
         known."""
         if (known := self._carried.get((peer_id, epoch))) is not None:
@@ -103,8 +103,8 @@ class Holders:
         accounts = () if node is None else self._engine.certificates.accounts_of(node)
         found = {islands.home(account, epoch) for account in accounts}
         found |= {islands.visit(node, account, epoch) for account in accounts if node is not None}
-        heard = self._carried[peer_id, epoch] = frozenset(one for one in found if one is not None)
-        return heard
+        self._carried[peer_id, epoch] = known = frozenset(one for one in found if one is not None)
+        return known
 
 
 def _turned(peers: list[str], first: int) -> list[str]:

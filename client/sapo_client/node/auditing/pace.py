@@ -12,30 +12,28 @@ from typing import Final
 LOOKS_PER_WINDOW: Final = 60
 LOOKS_PER_GRACE: Final = 16
 
-LONGEST_PAUSE_SECONDS: Final = 30.0
+MAX_PAUSE_SECONDS: Final = 30.0
 """The grace of long epochs, the longest time for which other nodes wait in a step."""
 
 
 def watching_pause_seconds(
-    challenge_seconds: float, least_seconds: float, until_due_seconds: float = math.inf
+    challenge_seconds: float, min_seconds: float, until_due_seconds: float = math.inf
 ) -> float:
     """Return the seconds between two readings of the postings.
 
     Args:
         challenge_seconds: time for which a posting can be challenged.
-        least_seconds: the shortest pause.
+        min_seconds: the shortest pause.
         until_due_seconds: time until this node has to act itself; the pause is not longer.
     """
-    return max(
-        least_seconds, min(LONGEST_PAUSE_SECONDS, challenge_seconds / LOOKS_PER_WINDOW, until_due_seconds)
-    )
+    return max(min_seconds, min(MAX_PAUSE_SECONDS, challenge_seconds / LOOKS_PER_WINDOW, until_due_seconds))
 
 
-def settling_pause_seconds(grace_seconds: float, least_seconds: float) -> float:
+def settling_pause_seconds(grace_seconds: float, min_seconds: float) -> float:
     """Return the seconds between two readings by an auditor while an ended epoch is not posted yet.
 
     Args:
         grace_seconds: time for which auditors wait for each other in a step.
-        least_seconds: the shortest pause.
+        min_seconds: the shortest pause.
     """
-    return max(least_seconds, grace_seconds / LOOKS_PER_GRACE)
+    return max(min_seconds, grace_seconds / LOOKS_PER_GRACE)

@@ -58,8 +58,8 @@ class PageExchange:
 
         async def answer(peer_id: str, request: bytes) -> bytes:
             pages = self._contributions.pages(parse_page_request(request))
-            most_cost = MAX_ANSWER_BYTES / max(1, self._contributions.page_count())
-            return self._uploads.response(peer_id, pages, most_cost=most_cost)
+            max_cost = MAX_ANSWER_BYTES / max(1, self._contributions.page_count())
+            return self._uploads.response(peer_id, pages, max_cost=max_cost)
 
         self._transport.serve(self._protocol, answer)
 

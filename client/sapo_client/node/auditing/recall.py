@@ -10,7 +10,8 @@ that is not followed by a recall in time lapses.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +47,11 @@ def begun_at(share: float, questions: Mapping[Account, LeafQuestion]) -> list[tu
 
 
 class FinalEpochs:
-    """A node's questions and answers about final epochs."""
+    """A node's questions and answers about final epochs.
+
+    Attributes:
+        due_seconds: Unix time of the next look.
+    """
 
     def __init__(
         self,
@@ -62,60 +67,92 @@ class FinalEpochs:
         self._contributions = contributions
         self._events = events
         self._clock = clock
-        self._due_seconds = -math.inf
+        self.due_seconds = -math.inf
         self._hidden_since: float | None = None
         self._asked: set[Digest] = set()
         self._unread: set[Digest] = set()
         self._trees: tuple[Digest, PostedTrees] | None = None
 
-    async def look(self, challenge_seconds: int, *, is_auditor: bool, share: float) -> None:
+    async def look(
+        self,
+        challenge_seconds: int,
+        *,
+        share: float,
+        answer_from: Callable[[int, Account, LeafQuestion], float],
+        wait_seconds: Callable[[int], float],
+    ) -> None:
         """Answer, ask and recall what is due now; to be called often enough for every question.
 
         Args:
             share: of the questions, after which this node begins to answer.
+            answer_from: returns the Unix time from which this node answers a question about an epoch's leaves
+                of an account.
+            wait_seconds: returns how long this node leaves the recall of an epoch to others, less than half
+                of the window.
 
         Raises:
             LedgerError: the chain does not answer. If only the questions about one epoch cannot be read, an
                 event reports it, and the other epochs are examined.
         """
         now = self._clock()
-        if now < self._due_seconds:
+        if now < self.due_seconds:
             return
-        self._due_seconds = now + challenge_seconds / _LOOKS
+        self.due_seconds = now + challenge_seconds / _LOOKS
         newest_first = await self._ledger.leaves.newest_final(_LOOKED_AT)
         # A question waits for its answer, then for a recall, and the last one for its refund.
         horizon = now - await self._ledger.leaves.recall_seconds() - 3 * challenge_seconds
         recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
-        for count in range(1, len(recent) + 1):
-            early_seconds = challenge_seconds if is_auditor else challenge_seconds / 2
-            await self._answer(recent[:count], challenge_seconds, early_seconds, share)
+        hidden: tuple[Sequence[FinalRecord], Account] | None = None
+        for number, final in enumerate(recent):
+            epoch = final.record.root.epoch
+            turn_seconds, own = wait_seconds(epoch), partial(answer_from, epoch)
+            account = await self._answer(final, challenge_seconds, share, own, turn_seconds)
+            if account is not None:
+                hidden = recent[: number + 1], account
+        if hidden is not None:  # the recall of the oldest epoch recalls all later ones
+            await self._ledger.leaves.recall(*hidden)
+            oldest = hidden[0][-1].record.root
+            self._events.write("leaf_hidden", epoch=oldest.epoch, account=hidden[1])
         await self._ask(newest_first, challenge_seconds)
 
     async def _answer(
-        self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float, share: float
-    ) -> None:
-        """Show the leaves that were asked for in the oldest epoch with questions, or recall it if none were
-        shown in time.
+        self,
+        final: FinalRecord,
+        window_seconds: float,
+        share: float,
+        answer_from: Callable[[Account, LeafQuestion], float],
+        turn_seconds: float,
+    ) -> Account | None:
+        """Show the leaves that were asked for in an epoch.
 
         Args:
-            wait_seconds: time for which a question waits for its answer, and then for the recall.
-            early_seconds: this node answers so long before the end of the first wait.
+            window_seconds: time for which a question waits for its answer, and then for the recall.
             share: as of ``look``.
+            answer_from: as of ``look``.
+            turn_seconds: this node leaves the recall to others for so long.
+
+        Returns:
+            an account whose leaves were not shown in time, if it is this node's turn to recall the epoch.
         """
-        final = newest_first[-1]
+        hidden: Account | None = None
         for account, question in begun_at(share, (await self._questions_about(final)) or {}):
+            now, turn_from = self._clock(), question.deadline_seconds + turn_seconds
             places = await offload(self._trees_of(final).placing(account))
             if places is not None:
-                if self._clock() >= question.deadline_seconds - early_seconds:
+                if now >= (own_from := answer_from(account, question)):
                     await self._ledger.leaves.answer_final(final, places, question)
                     self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
-            elif self._clock() >= question.deadline_seconds + wait_seconds:
+                else:
+                    self.due_seconds = min(self.due_seconds, own_from)
+            elif now >= question.deadline_seconds + window_seconds:
                 if self._account in (account, question.asker):  # no question about it is possible meanwhile
                     await self._ledger.leaves.refund_final(final, account, question)
                     self._events.write("question_lapsed", epoch=final.record.root.epoch, account=account)
-            elif self._clock() >= question.deadline_seconds:
-                await self._ledger.leaves.recall(newest_first, account)
-                self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
+            elif now >= turn_from:
+                hidden = account
+            else:
+                self.due_seconds = min(self.due_seconds, turn_from)
+        return hidden
 
     async def _ask(self, newest_first: Sequence[FinalRecord], patience_seconds: float) -> None:
         """Ask for this account's leaves in the oldest epoch after the last one whose settlement this node

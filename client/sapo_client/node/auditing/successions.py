@@ -38,8 +38,8 @@ from sapo_protocol.topics import successors_protocol
 from sapo_verification.admission.rollouts import TermsInForce
 
 _LOOKS_PER_EPOCH: Final = 16
-_LONGEST_PAUSE_SECONDS: Final = 30.0
-_SHORTEST_PAUSE_SECONDS: Final = 0.25
+_MAX_PAUSE_SECONDS: Final = 30.0
+_MIN_PAUSE_SECONDS: Final = 0.25
 
 _MAX_AT_ONCE: Final = 3
 """Documents that are asked for at once: they fit into one answer, however long they are."""
@@ -50,7 +50,7 @@ _TURN_SHARE: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class SuccessionParts:
-    """What following the announcements needs.
+    """The parts that are needed to follow announcements.
 
     Attributes:
         manifest: with the successors that are obeyed.
@@ -81,7 +81,7 @@ _UNREAD: Final = object()
 
 @dataclass(slots=True)
 class _State:
-    """What is known of the announcements.
+    """The known announcements, and their progress.
 
     Attributes:
         read: what each announced document says, None for one that breaks the swarm's rules: it counts for
@@ -160,7 +160,7 @@ class Successions:
         if not self.is_active:
             return
         longest = self._parts.manifest.epoch_seconds / _LOOKS_PER_EPOCH
-        pause_seconds = max(_SHORTEST_PAUSE_SECONDS, min(_LONGEST_PAUSE_SECONDS, longest))
+        pause_seconds = max(_MIN_PAUSE_SECONDS, min(_MAX_PAUSE_SECONDS, longest))
         while True:
             await self.look()
             await trio.sleep(pause_seconds)

@@ -141,7 +141,7 @@ class LedgerWatchtower:
 
     def _pause_seconds(self) -> float:
         """Return the seconds until the next look, early enough for this node's own duties."""
-        until_due_seconds = self._due_seconds - self._parts.clock()
+        until_due_seconds = min(self._due_seconds, self._finals.due_seconds) - self._parts.clock()
         return watching_pause_seconds(self._challenge_seconds, _MIN_LOOK_SECONDS, until_due_seconds)
 
     async def _learn_terms(self) -> None:
@@ -157,9 +157,12 @@ class LedgerWatchtower:
     async def _look_at_finals(self) -> None:
         parts = self._parts
         if await parts.ledger.can_settle():
-            epoch = self._current_epoch()
-            is_auditor = parts.account in parts.auditors(epoch)
-            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor, share=self._share(epoch))
+            await self._finals.look(
+                self._challenge_seconds,
+                share=self._share(self._current_epoch()),
+                answer_from=self._answer_from,
+                wait_seconds=self._wait_seconds,
+            )
 
     async def _look_at_live(self) -> None:
         self._due_seconds = math.inf
@@ -214,33 +217,36 @@ class LedgerWatchtower:
     async def _answer(self, live: EpochRecord, opinion: _Opinion) -> bool:
         """Show the leaves that were asked for; return whether a question is open.
 
-        An auditor answers at once, another node after half the time, since only the first answer earns the
-        bond.
+        Only the first answer earns the bond, so nodes take turns at each question.
         """
         parts = self._parts
         if not await parts.ledger.can_settle():
             return False
         questions = await self._questions_about(live)
-        is_auditor = parts.account in parts.auditors(live.root.epoch)
-        early_seconds = self._challenge_seconds if is_auditor else self._challenge_seconds / 2
         for account, question in begun_at(self._share(live.root.epoch), questions):
             places = await offload(opinion.trees.placing(account)) if opinion.trees else None
-            if places is not None and parts.clock() >= question.deadline_seconds - early_seconds:
+            answer_from = self._answer_from(live.root.epoch, account, question)
+            if places is not None and parts.clock() >= answer_from:
                 await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
+            elif places is not None:
+                self._due_seconds = min(self._due_seconds, answer_from)
         return bool(questions)
 
     async def _ask(self, live: EpochRecord, last: EpochRoot | None) -> None:
         """Ask for this account's leaves in a posting that this node cannot compute, if it has points to lose.
 
         It waits for half of the window, since messages may still arrive. A question that is not answered
-        rejects the posting.
+        rejects the posting: after the deadline nodes take turns, since one rejection suffices.
         """
         parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
         if not await parts.ledger.can_settle():
             return
-        for account, question in (await self._questions_about(live)).items():
-            if parts.clock() >= question.deadline_seconds:
+        questions = await self._questions_about(live)
+        if questions:
+            account = min(questions, key=lambda each: (questions[each].deadline_seconds, each))
+            self._due_seconds = questions[account].deadline_seconds + self._wait_seconds(live.root.epoch)
+            if parts.clock() >= self._due_seconds:
                 await parts.ledger.leaves.reject_hidden(live, account)
                 self._report("leaf_hidden", live.root, account=account)
                 return
@@ -321,9 +327,22 @@ class LedgerWatchtower:
         return live.posted_at_seconds + self._wait_seconds(live.root.epoch)
 
     def _wait_seconds(self, epoch: int) -> float:
-        """Return how long this node leaves a proof to others, at most half of the window."""
+        """Return how long this node leaves a proof, a rejection or a recall to others: less than half of the
+        window."""
         turns = len(self._parts.auditors(epoch)) + _GROUPS
         return self._turn(epoch) * self._challenge_seconds / (2 * turns)
+
+    def _answer_from(self, epoch: int, account: Account, question: LeafQuestion) -> float:
+        """Return the Unix time from which this node answers a question about an account, in the first half of
+        the time for it.
+
+        The first turn is another auditor's for other accounts, so many questions are answered at once.
+        """
+        turn, auditors = self._turn(epoch), len(self._parts.auditors(epoch))
+        if turn < auditors:
+            turn = (turn + account[-1]) % auditors
+        wait_seconds = turn * self._challenge_seconds / (2 * (auditors + _GROUPS))
+        return question.deadline_seconds - self._challenge_seconds + wait_seconds
 
     def _final_seconds(self, live: EpochRecord) -> float:
         """Return the Unix time from which this node finalises a posting."""

@@ -136,7 +136,7 @@ class RecordExchange:
             self._ask_seconds = min(self._ask_seconds, now_seconds + LOOK_SECONDS)
         return LOOK_SECONDS if peers and peers.keys() <= self._asked_seconds.keys() else WAIT_SECONDS
 
-    def heard(self, admitted: AdmittedRollout, forwarder: str) -> None:
+    def received(self, admitted: AdmittedRollout, forwarder: str) -> None:
         """Record that a new rollout came by gossip, and the peer that delivered it first."""
         home = self._engine.islands.home(admitted.account, admitted.rollout.epoch)
         if home is not None:

@@ -52,7 +52,8 @@ MAX_USELESS: Final = 256
 ones are such whose certificate, bond or island this node does not know yet."""
 
 MAX_BUSY: Final = 60
-"""Answers `BUSY` after which a peer is not asked any more: five minutes of them."""
+"""Answers `BUSY` without an accepted rollout between them after which a peer is not asked any more: five
+minutes of them."""
 
 MAX_PAGES: Final = 64
 """Pages of one peer and epoch: 65,536 rollouts, far more than an island has."""
@@ -317,6 +318,7 @@ class CatchUp:
         """
         if received is not None and received.verdict is Verdict.ACCEPT:
             talk.brought += 1
+            talk.busy = 0
         elif received is not None and received.rule is not Rule.ROLLOUT_NEW:  # it came by gossip meanwhile
             talk.useless += 1
         if received is None or received.verdict is Verdict.REJECT or received.rule in _OF_ONE_COPY:
@@ -329,13 +331,13 @@ class CatchUp:
         if len(self._decided) > MAX_DECIDED:
             del self._decided[next(iter(self._decided))]
 
-    async def _ask(self, protocol: str, request: bytes, most_bytes: int, talk: _Talk) -> bytes | None:
+    async def _ask(self, protocol: str, request: bytes, max_bytes: int, talk: _Talk) -> bytes | None:
         """Return a peer's answer to a request within its rate limit, or None if there is no answer."""
         await self._wait(talk)
         talk.asked.spend(1, trio.current_time())
         try:
             return await self._transport.request(
-                talk.peer_id, protocol, request, max_response_bytes=most_bytes
+                talk.peer_id, protocol, request, max_response_bytes=max_bytes
             )
         except TransportError:
             return None  # it does not serve this protocol, is slow, or just left

@@ -1,7 +1,8 @@
 """Server side of catch-up: ids of rollouts, and rollouts by their ids, within limits of upload.
 
-Peer ids are free, so the limits are per network. Peers that are vouched for, or that this node dialled, have
-a separate limit, which other peers, however many, cannot use up. Auditors have one each: accounts are paid
+Peer ids are free, so the limits are per network, and the networks that ask share what all peers together get.
+Peers that are vouched for, or that this node dialled, have a separate limit, which other peers, however many,
+cannot use up. Auditors have one each: accounts are paid
 what auditors have heard of, so who puts them off takes others' pay. They are few, and one of them may be an
 attacker, too.
 """
@@ -14,6 +15,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.fair_upload import FairUpload
 from sapo_client.node.gossip.list_uploads import MAX_NETWORKS, network_of_peer, peer_of, response_within
 from sapo_client.node.gossip.ratings import Ratings, auditor_of
 from sapo_client.node.runtime.clock import Clock
@@ -35,7 +37,8 @@ from sapo_protocol.topics import newest_protocol, rollout_ids_protocol, rollouts
 from sapo_verification.engine import Engine
 
 UPLOAD: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
-"""Limit for all peers of one kind together: 2 Mbit/s; the islands' gossip takes 2 to 3."""
+"""Limit for all peers of one kind together, in equal parts by network: 2 Mbit/s; the islands' gossip takes 2
+to 3."""
 
 UPLOAD_TO_NETWORK: Final = Rate(per_second=128 * 1024, burst=2 * 2**20)
 """Limit for one network: 30 rollouts of 4 KiB per second, 500 at once."""
@@ -60,19 +63,37 @@ _FRAMING: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """The upload limits of one peer: that of its kind, and that of its network, if that counts."""
+    """The upload limits of one request of a peer: that of its kind, and that of its network.
 
-    together: TokenBucket
-    networks: KeyedBuckets | None
+    Attributes:
+        together: shared by the networks of all peers of its kind.
+        network: the peer's.
+        now_seconds: the time of the request.
+    """
+
+    together: FairUpload
+    networks: KeyedBuckets
     network: str
+    now_seconds: float
 
     def take(self, size_bytes: int) -> bool:
         """Whether so much may be sent now; if so, it is charged."""
-        now_seconds = trio.current_time()
-        if self.together.available(now_seconds) < size_bytes:
+        if self.together.available(self.network, self.now_seconds) < size_bytes:
             return False
-        is_within = self.networks is None or self.networks.take(self.network, now_seconds, size_bytes)
-        return is_within and self.together.take(size_bytes, now_seconds)
+        is_within = self.networks.take(self.network, self.now_seconds, size_bytes)
+        return is_within and self.together.take(self.network, size_bytes, self.now_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _AuditorUpload:
+    """The upload limit of an auditor at the time of a request."""
+
+    own: TokenBucket
+    now_seconds: float
+
+    def take(self, size_bytes: int) -> bool:
+        """Whether so much may be sent now; if so, it is charged."""
+        return self.own.take(size_bytes, self.now_seconds)
 
 
 class CatchUpServer:
@@ -83,7 +104,7 @@ class CatchUpServer:
         self._transport = transport
         self._clock = clock
         self._ratings = Ratings(engine.certificates, engine.reputation)
-        self._uploads: dict[bool, TokenBucket] = {}
+        self._uploads: dict[bool, FairUpload] = {}
         self._auditors: dict[Account, TokenBucket] = {}
         self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, MAX_NETWORKS)
 
@@ -138,12 +159,13 @@ class CatchUpServer:
         newest = (envelope for _, envelope in self._engine.envelopes.latest(NEWEST))
         return response_within(newest, lambda envelope: upload.take(len(envelope)))
 
-    def _upload_to(self, peer_id: str) -> _Upload:
+    def _upload_to(self, peer_id: str) -> _Upload | _AuditorUpload:
+        now_seconds = trio.current_time()
         if (auditor := auditor_of(self._engine, peer_id)) is not None:
-            own = TokenBucket(UPLOAD_TO_AUDITOR, trio.current_time())
-            return _Upload(self._auditors.setdefault(auditor, own), None, "")
+            own = self._auditors.setdefault(auditor, TokenBucket(UPLOAD_TO_AUDITOR, now_seconds))
+            return _AuditorUpload(own, now_seconds)
         peer = peer_of(self._transport, peer_id)
         is_chosen = peer is not None and peer.direction is Direction.OUTBOUND
         is_preferred = is_chosen or self._ratings.vouches_for_peer(peer_id, self._engine.epoch(self._clock()))
-        together = self._uploads.setdefault(is_preferred, TokenBucket(UPLOAD, trio.current_time()))
-        return _Upload(together, self._networks, network_of_peer(peer, peer_id))
+        together = self._uploads.setdefault(is_preferred, FairUpload(UPLOAD, now_seconds))
+        return _Upload(together, self._networks, network_of_peer(peer, peer_id), now_seconds)

@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """What a message waits for: a Unix time, or the bonds of an epoch."""
+    """The condition that a message waits for: a Unix time, or the bonds of an epoch."""
 
     seconds: float = 0.0
     bonds_of: int | None = None
@@ -54,8 +54,8 @@ class EarlyMessages:
         self._knows_bonds = knows_bonds
         self._receive = receive
         self._waiting: WaitingMessages[_Begin] = WaitingMessages(
-            most_of_a_forwarder=MAX_OF_A_FORWARDER,
-            most_bytes=MAX_BYTES,
+            max_of_a_forwarder=MAX_OF_A_FORWARDER,
+            max_bytes=MAX_BYTES,
             kept_seconds=2 * MAX_EARLY_SECONDS,
         )
         self._came = trio.Event()

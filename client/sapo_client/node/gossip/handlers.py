@@ -282,17 +282,10 @@ class GossipHandlers:
             topic, message, now_seconds, source=forwarder, live=live, arrived_seconds=arrived_seconds
         )
         if received.verdict is Verdict.IGNORE and live:
-            self._ignored.note(topic, message, now_seconds)
-        if received.unknown is not None and live:
-            self._sync.ask_for(received.unknown, forwarder)
-            self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
-        if received.begins_seconds is not None and live:
-            self._early.add(topic, message, forwarder, received.begins_seconds)
-        if received.rule is Rule.AUTHOR_BONDED and live:
-            self._early.add_without_bond(topic, message, forwarder, self._engine.epoch(now_seconds))
-        if isinstance(received.admitted, Certificate) and live:
-            self._certificate_quotas.count(received.admitted.account, now_seconds)
+            self._keep_for_later(received, topic, message, forwarder, now_seconds)
         if isinstance(received.admitted, Certificate):
+            if live:
+                self._certificate_quotas.count(received.admitted.account, now_seconds)
             self._sync.has_come(received.admitted.node)
             for waiting in self._unintroduced.take(received.admitted.node, now_seconds):
                 self._receive_waiting(waiting)
@@ -301,8 +294,21 @@ class GossipHandlers:
         if isinstance(received.admitted, AdmittedRollout):
             self._learn_origin(received.admitted, forwarder)
             if live:
-                self.records.heard(received.admitted, forwarder)
+                self.records.received(received.admitted, forwarder)
         return received
+
+    def _keep_for_later(
+        self, received: Received, topic: str, message: bytes, forwarder: str, now_seconds: float
+    ) -> None:
+        """Keep an ignored message that may be accepted once a certificate, its epoch or a bond is there."""
+        self._ignored.note(topic, message, now_seconds)
+        if received.unknown is not None:
+            self._sync.ask_for(received.unknown, forwarder)
+            self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
+        if received.begins_seconds is not None:
+            self._early.add(topic, message, forwarder, received.begins_seconds)
+        if received.rule is Rule.AUTHOR_BONDED:
+            self._early.add_without_bond(topic, message, forwarder, self._engine.epoch(now_seconds))
 
     def _receive_waiting(self, waiting: WaitingMessage[Any]) -> None:
         """Decide on a message that was ignored when it came.

@@ -15,7 +15,7 @@ from sapo_verification.engine import Engine
 
 _LIMITS: Final = TransportLimits()
 
-SHORTEST_EPOCH_SECONDS: Final = 600
+MIN_EPOCH_SECONDS: Final = 600
 """The slots of a shorter epoch (as in a swarm on one machine) are spread over this time: no account makes a
 thousand groups in a minute, and a limit that allowed it would not stop a flood."""
 
@@ -62,14 +62,14 @@ class HeardQuotas:
         manifest, epoch = self._engine.manifest, self._engine.epoch(self._clock())
         accounts = {account for _, account in self._engine.certificates.pairs()}
         slots = max(manifest.limits_at(one).slots_per_epoch for one in (epoch, epoch + 1))
-        of_one = slots / max(manifest.epoch_seconds, SHORTEST_EPOCH_SECONDS)
-        if len(accounts) * of_one <= _LIMITS.least_quota:
+        of_one = slots / max(manifest.epoch_seconds, MIN_EPOCH_SECONDS)
+        if len(accounts) * of_one <= _LIMITS.min_quota:
             return len(accounts) * of_one
-        most = int(_LIMITS.most_quota / of_one) + 1
-        heard = (account for account in accounts if self._is_heard(account, epoch))
-        return sum(1 for _ in islice(heard, most)) * of_one
+        max_accounts = int(_LIMITS.max_quota / of_one) + 1
+        received = (account for account in accounts if self._is_received(account, epoch))
+        return sum(1 for _ in islice(received, max_accounts)) * of_one
 
-    def _is_heard(self, account: Account, epoch: int) -> bool:
+    def _is_received(self, account: Account, epoch: int) -> bool:
         engine = self._engine
         return bool(engine.standing.units_of(account, epoch)) and engine.islands.is_near(
             account, self._clock()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.node.gossip.record_directory import RecordSource
 from sapo_protocol.decoding import decode
 from sapo_protocol.encoding import encode
@@ -49,9 +49,7 @@ def save(path: Path, records: Iterable[SavedRecord]) -> None:
     """
     rows = [(message, source.host, int(source.chosen)) for message, source in records]
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".new")
-    scratch.write_bytes(encode(tuple(rows[:MAX_SAVED])))
-    os.replace(scratch, path)  # noqa: PTH105  the atomic one, named as such
+    write_atomically(path, encode(tuple(rows[:MAX_SAVED])))
 
 
 def _parse(row: object) -> SavedRecord | None:

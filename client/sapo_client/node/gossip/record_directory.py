@@ -75,7 +75,7 @@ class RecordDirectory:
         islands_of: returns the islands of a node; a record itself cannot state them.
         vouches: whether an account is vouched for; by default none is.
         carried: returns the islands that this node carries, whose records are dropped last.
-        most_records: limit for all islands together.
+        max_records: limit for all islands together.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RecordDirectory:
         *,
         vouches: Vouches = lambda _: False,
         carried: Callable[[], frozenset[int]] = frozenset,
-        most_records: int = MAX_KEPT,
+        max_records: int = MAX_KEPT,
     ) -> None:
         self._swarm_id = swarm_id
         self._domain = domain
@@ -97,7 +97,7 @@ class RecordDirectory:
         self._rng = rng
         self._vouches = vouches
         self._carried = carried
-        self._most_records = most_records
+        self._max_records = max_records
         self._places = RecordPlaces(rng.randbytes(32))
         self._kept: dict[NodeId, _Kept] = {}
         self._checks = KeyedBuckets(CHECKS_OF_SOURCE, _MAX_SOURCES)
@@ -250,7 +250,7 @@ class RecordDirectory:
             there = self._there(island)
             if len(there) > MAX_ON_ISLAND:
                 self._forget_one_of(there)
-        if len(self._kept) > self._most_records:
+        if len(self._kept) > self._max_records:
             self._forget_one_of(self._of_the_fullest())
 
     def _there(self, island: int) -> list[NodeId]:

@@ -27,7 +27,7 @@ MAX_ANSWER_BYTES: Final = 1024 * 1024
 
 _LOOK_SECONDS: Final = 1.0
 
-_LONGEST_PAUSE_SECONDS: Final = 30.0
+_MAX_PAUSE_SECONDS: Final = 30.0
 
 _LONGEST_NAMED_PAUSE_SECONDS: Final = 64.0
 
@@ -47,7 +47,7 @@ class _Request:
     failures: int = 0
     due_seconds: float = 0.0
 
-    def postpone(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
+    def postpone(self, longest_seconds: float = _MAX_PAUSE_SECONDS) -> None:
         """Set the next attempt; the pause grows with every failure."""
         self.due_seconds = trio.current_time() + min(longest_seconds, 2.0 ** min(self.failures, 10))
         self.failures += 1

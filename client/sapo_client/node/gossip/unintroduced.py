@@ -26,7 +26,7 @@ class UnintroducedMessages(WaitingMessages[NodeId]):
 
     def __init__(self) -> None:
         super().__init__(
-            most_of_a_forwarder=MAX_OF_A_FORWARDER, most_bytes=MAX_BYTES, kept_seconds=KEPT_SECONDS
+            max_of_a_forwarder=MAX_OF_A_FORWARDER, max_bytes=MAX_BYTES, kept_seconds=KEPT_SECONDS
         )
 
     def take(self, node: NodeId, now_seconds: float) -> tuple[WaitingMessage[NodeId], ...]:

@@ -38,14 +38,14 @@ class WaitingMessages(Generic[Awaited]):
     """Messages that wait, oldest first.
 
     Args:
-        most_of_a_forwarder: places of a forwarder.
-        most_bytes: of all messages together.
+        max_of_a_forwarder: places of a forwarder.
+        max_bytes: of all messages together.
         kept_seconds: after which a message is dropped.
     """
 
-    def __init__(self, *, most_of_a_forwarder: int, most_bytes: int, kept_seconds: float) -> None:
-        self._most_of_a_forwarder = most_of_a_forwarder
-        self._most_bytes = most_bytes
+    def __init__(self, *, max_of_a_forwarder: int, max_bytes: int, kept_seconds: float) -> None:
+        self._max_of_a_forwarder = max_of_a_forwarder
+        self._max_bytes = max_bytes
         self._kept_seconds = kept_seconds
         self._waiting: OrderedDict[bytes, WaitingMessage[Awaited]] = OrderedDict()
         self._forwarders: dict[bytes, set[str]] = {}
@@ -60,9 +60,9 @@ class WaitingMessages(Generic[Awaited]):
         """Keep a message; one that is kept already gets a place of this forwarder as well."""
         self._give_up(now_seconds)
         identity = message_id(topic, message)
-        if forwarder in self._forwarders.get(identity, ()) or len(message) > self._most_bytes:
+        if forwarder in self._forwarders.get(identity, ()) or len(message) > self._max_bytes:
             return
-        if len(self._of.get(forwarder, ())) >= self._most_of_a_forwarder:
+        if len(self._of.get(forwarder, ())) >= self._max_of_a_forwarder:
             self._drop_oldest(forwarder)
         if identity not in self._waiting:
             expires_seconds = now_seconds + self._kept_seconds
@@ -72,7 +72,7 @@ class WaitingMessages(Generic[Awaited]):
         self._forwarders[identity].add(forwarder)
         self._of.setdefault(forwarder, OrderedDict())[identity] = None
         self._bytes[forwarder] += len(message)
-        while self._all_bytes > self._most_bytes:
+        while self._all_bytes > self._max_bytes:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
     def take_if(

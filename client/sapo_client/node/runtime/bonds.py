@@ -22,7 +22,7 @@ BondsBefore = Callable[[int], Awaitable[Mapping[Account, int]]]
 
 _LOOK_SECONDS: Final = 1.0
 
-_LONGEST_PAUSE_SECONDS: Final = 30.0
+_MAX_PAUSE_SECONDS: Final = 30.0
 """Longest pause between attempts to read bonds: the search for a block takes some twenty RPC requests."""
 
 
@@ -63,7 +63,7 @@ class BondReader:
         pause_seconds = _LOOK_SECONDS
         while self._standing.has_gate:
             read = await self.look()
-            pause_seconds = _LOOK_SECONDS if read else min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            pause_seconds = _LOOK_SECONDS if read else min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
             await trio.sleep(pause_seconds)
 
     async def look(self) -> bool:

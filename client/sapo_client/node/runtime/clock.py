@@ -129,7 +129,7 @@ class ClockWatch:
         return self._awaits_block
 
     def facts(self) -> ClockFacts | None:
-        """Return what the node's health shows of a jump; none without one."""
+        """Return the jump as the node's health reports it; none without one."""
         if (jump := self.jump()) is None:
             return None
         settled = jump.since_seconds + SETTLED_SECONDS

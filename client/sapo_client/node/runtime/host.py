@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from errno import EADDRNOTAVAIL
 
 import trio
 
@@ -53,9 +54,15 @@ def _require_free(text: str, address: ListenAddress) -> None:
     try:
         probe_port(address)
     except OSError as error:
+        hint = "if another program or node holds the port, choose one with --listen, or port 0 for any"
+        if error.errno == EADDRNOTAVAIL:
+            everywhere = "/ip6/::/tcp/0" if text.startswith("/ip6") else "/ip4/0.0.0.0/tcp/0"
+            hint = (
+                f"no interface of this machine has that address: --listen {everywhere} listens on all of them"
+            )
         raise SapoError(
             f"cannot listen on {text}: {error.strerror}",
-            hint="if another program or node holds the port, choose one with --listen, or port 0 for any",
+            hint=hint,
             exit_code=ExitCode.NETWORK,
         ) from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client import extras
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.full_disk import disk_full
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
@@ -118,12 +119,10 @@ def keep_manifest(manifest: Manifest, data: DataDir) -> None:
         SapoError: it cannot be written.
     """
     text = manifest_to_json(manifest)
-    scratch = data.manifest.with_suffix(".new")
     try:
         if data.manifest.exists() and data.manifest.read_text(encoding="utf-8") == text:
             return  # so that what only reads works on a disk that takes no files
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(data.manifest)
+        write_atomically(data.manifest, text)
     except OSError as error:
         raise disk_full(error, data.root) or data.unusable(error) from error
 

@@ -19,6 +19,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.islands.count import counted_epochs, first_counted
 from sapo_protocol.settlement import grace_seconds
+from sapo_verification.bounded_cache import BoundedCache
 from sapo_verification.engine import Engine
 
 FinalRootsBefore = Callable[[int, int], Awaitable[Sequence[EpochRoot]]]
@@ -57,7 +58,7 @@ class PaidAccounts:
         self._ask_peers = ask
         self._events = events
         self._roots: dict[int, tuple[EpochRoot, ...]] = {}
-        self._paid: dict[ContentId, int] = {}
+        self._paid = BoundedCache[ContentId, int](_KEPT_EPOCHS)
         self._asked_seconds = -math.inf
         self._reported: str | None = None
 
@@ -113,8 +114,6 @@ class PaidAccounts:
             # a proposal may name a hundred thousand accounts
             if (accounts := await offload(self._contributions.counting_paid(name))) is None:
                 return None
-            if len(self._paid) >= _KEPT_EPOCHS:
-                self._paid.clear()
             self._paid[name] = accounts
         return self._paid[name]
 

@@ -6,10 +6,13 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 import trio
 
 from sapo_client.errors import ExitCode
+from sapo_client.observe.starting import LOOK_SECONDS, STOPPED_BEFORE_START
+from sapo_client.observe.terminal import say
 
 _CODES = {
     signal.SIGINT: ExitCode.INTERRUPTED,
@@ -56,6 +59,7 @@ class Shutdown:
 
     Attributes:
         reopens: whether the node stops only to be opened again.
+        has_started: whether the slow parts of the node have started; a stop before that ends their start.
     """
 
     def __init__(self) -> None:
@@ -64,6 +68,7 @@ class Shutdown:
         self.exit_code = int(ExitCode.DONE)
         self.why = "all steps done"
         self.reopens = False
+        self.has_started = False
 
     def request(self, why: str, exit_code: int, *, finish: bool = True) -> None:
         """Request a stop after the current round, or at once unless ``finish``; the first reason counts."""
@@ -79,6 +84,13 @@ class Shutdown:
         if not self.draining.is_set():
             self.request(why, ExitCode.DONE)
             self.reopens = True
+
+    async def heed_requests(self, is_requested: Callable[[], bool]) -> None:
+        """Stop a node that is asked to before it has started, and has no control API yet."""
+        while not is_requested():
+            await trio.sleep(LOOK_SECONDS)
+        say(STOPPED_BEFORE_START)
+        self.request("sapo stop", ExitCode.DONE)
 
     async def watch_signals(self) -> None:
         """Drain at the first SIGINT, SIGTERM or SIGHUP; end the process at the second, unless it is a SIGHUP.
@@ -97,7 +109,8 @@ class Shutdown:
                     if number == signal.SIGHUP:
                         continue
                     os._exit(code)
-                print("stopping after this round; once more to stop at once", file=sys.stderr)
+                what = "after this round" if self.has_started else "before the start"
+                print(f"stopping {what}; once more to stop at once", file=sys.stderr)
                 self.request(signal.Signals(number).name, code)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Digest
@@ -88,9 +89,7 @@ class SuccessorFolder:
 
     def _write(self, name: str, content: bytes) -> None:
         self._root.mkdir(mode=0o700, exist_ok=True)
-        scratch = self._root / f"{name}.new"
-        scratch.write_bytes(content)
-        scratch.replace(self._root / name)
+        write_atomically(self._root / name, content)
 
 
 def what_changes(manifest: Manifest, successor: Successor) -> list[str]:

@@ -19,7 +19,7 @@ Service = Callable[[], Awaitable[None]]
 """A function that runs as long as the node."""
 
 FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 60.0
 """Longest pause: a failing service is restarted for ever, at least once a minute."""
 
 HEALTHY_SECONDS: Final = 120.0
@@ -55,7 +55,7 @@ class Supervisor:
             if trio.current_time() - started > HEALTHY_SECONDS:
                 pause_seconds = FIRST_PAUSE_SECONDS
             await trio.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+            pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
 
     def note_bug(self, error: Exception) -> None:
         """Report an error in a callback of this program: a message was lost, but no service stopped."""

@@ -14,10 +14,12 @@ from sapo_client.learner.process import Learner
 from sapo_client.machine_marks import MachineMarks
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
+from sapo_client.node.training.family_evidence import Assigned
 from sapo_client.node.training.judge_client import JudgeClient
 from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.promotion import NoPromotion, Promotion, PromotionRole
@@ -27,6 +29,7 @@ from sapo_client.node.training.round_parts import RoundParts
 from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.epochs import present_epoch
+from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.sampling.own_success import FamilyRecord, TaskSampler
@@ -163,6 +166,7 @@ def open_rounds(
             families=len(context.manifest.suite.families),
             success=engine.success.of,
             rng=context.rng,
+            assigned=assigned_families(context.manifest, context.clock),
         ),
     )
     return Rounds(parts, show)
@@ -180,6 +184,7 @@ def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner
         file=CanaryFile(context.data.learner / "canary.json", families, fresh=context.fresh),
         secret=context.author.seed,
         families=len(families),
+        assigned=assigned_families(context.manifest, context.clock),
     )
     every_rounds = config.canary.every_rounds if config.learner.trains else 0
     return Canary(CanarySettings(every_rounds, config.canary.items), parts)
@@ -199,7 +204,13 @@ def _promotion(context: NodeContext, checkers: CheckerPool, learner: Backend) ->
         file=LevelFile(
             context.data.learner / "levels.json", context.manifest.suite.families, fresh=context.fresh
         ),
+        assigned=assigned_families(context.manifest, context.clock),
     )
+
+
+def assigned_families(manifest: Manifest, clock: Clock) -> Assigned:
+    """Return what tells the families that slots may have in the present epoch."""
+    return lambda: manifest.families_at(present_epoch(manifest, clock()))
 
 
 def _judge(context: NodeContext, checkers: CheckerPool, learner: Backend) -> JudgeClient:

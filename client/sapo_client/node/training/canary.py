@@ -11,9 +11,10 @@ done harm if
 
 Then the shadow becomes the policy, so that nothing that was learned from own groups is lost. Accounts that
 planted text are quarantined: nothing of theirs is trained. If none are found, the used and waiting text of
-all accounts in question is dropped. After a lower reward the accounts that may have done it wait
-(``account_waits``); after several in a row no external text is used, and then each check that passes admits a
-quarter more of the external groups and demonstrations. It also ends the oldest quarantine.
+all accounts in question is dropped. After a lower reward fewer accounts are admitted, and others each time,
+until it shows which of them do harm (``harm_rates``). If it is not known whose text was trained, no external
+text is used, and then each check that passes admits a quarter more of the external groups and demonstrations.
+It also ends the oldest quarantine.
 
 If others' text has helped significantly, or if nothing was found in ``canary_state.MAX_COMPARISONS`` checks,
 the shadow is set to the policy, unless a family may have been lost lately.
@@ -28,7 +29,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState, HeldOutResult
-from sapo_client.node.training.family_evidence import NO_TASKS, Comparison
+from sapo_client.node.training.family_evidence import NO_TASKS, Assigned, Comparison
 from sapo_client.node.training.others_text import NOTHING, AnswerPair, OthersText, PlantedText
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.tasks import Task
@@ -152,6 +153,7 @@ class CanaryParts:
     Attributes:
         secret: known to this node only; the items are derived from it.
         families: number of families in the suite.
+        assigned: those that items are drawn of; None: all of them, always.
     """
 
     learner: Monitored
@@ -163,6 +165,12 @@ class CanaryParts:
     file: CanaryFile
     secret: bytes
     families: int
+    assigned: Assigned | None = None
+
+    @property
+    def drawn(self) -> Sequence[int]:
+        """The families of the next items, as indices of the suite."""
+        return range(self.families) if self.assigned is None else self.assigned()
 
 
 class CanaryRole(Protocol):
@@ -175,8 +183,9 @@ class CanaryRole(Protocol):
     async def open(self) -> None:
         """Prepare before the first round; later calls do nothing."""
 
-    async def after(self, batch: SampledBatch) -> None:
-        """Record that a round was trained on a batch."""
+    async def after(self, batch: SampledBatch) -> bool:
+        """Record that a round was trained on a batch; return whether the policy went back since."""
+        ...
 
 
 class NoCanary:
@@ -187,8 +196,9 @@ class NoCanary:
     async def open(self) -> None:
         """Do nothing."""
 
-    async def after(self, batch: SampledBatch) -> None:
+    async def after(self, batch: SampledBatch) -> bool:
         """Do nothing."""
+        return False
 
 
 class Canary:
@@ -224,37 +234,45 @@ class Canary:
             self._parts.file.write(watch)
         self._apply(watch)
 
-    async def after(self, batch: SampledBatch) -> None:
+    async def after(self, batch: SampledBatch) -> bool:
         """Record a trained round; check the policy when a check is due.
+
+        Returns:
+            Whether the shadow has become the policy.
 
         Raises:
             LearnerCrashed: the check is made after the next round instead.
         """
         if self._watch is None:
-            return
+            return False
         self._window.extend((each.content_id, each.account) for each in batch.external)
         self._imitated.update(each.account for each in batch.demonstrations)
         await self._others.learn(_texts(batch))
         self._epoch = max((each.admitted.rollout.epoch for each in batch.local), default=self._epoch)
         self._rounds += 1
         if self._rounds < self._settings.every_rounds:
-            return
-        await self._check(self._watch)
+            return False
+        went_back = await self._check(self._watch)
         self._rounds = 0
+        return went_back
 
-    async def _check(self, before: CanaryState) -> None:
+    async def _check(self, before: CanaryState) -> bool:
+        """Check the policy; return whether the shadow has become the policy."""
+        before = before.limited_to(self._parts.drawn)
         items = await self._draw_items(before.checks)
         answers = await self._measure(items)
         has_others = bool(self._window or self._imitated or before.comparisons)
         gap = await self._gap(items, answers) if has_others else _Gap(answers)
         before = replace(before, accounts=before.accounts.using(self._trained_accounts()))
         watch = self._recorded(before.checked(gap.lost, gap.won, gap.compared, gap.by_family), answers, gap)
-        if watch.has_lost or gap.planted.accounts:
+        went_back = watch.has_lost or bool(gap.planted.accounts)
+        if went_back:
             watch = await self._roll_back(watch, answers, gap)
         else:
             watch = await self._accept(watch, has_others=has_others)
         self._parts.file.write(watch)
         self._apply(watch)
+        return went_back
 
     def _trained_accounts(self) -> list[Account]:
         """Return the accounts whose text was trained since policy and shadow were equal, in a fixed order."""
@@ -322,7 +340,8 @@ class Canary:
             await self._parts.learner.keep_good()
             self._reset_comparison()
             step = self._parts.learner.step
-            watch = watch.accepted(step) if has_others else watch.kept(step)
+            draws = self._draws(watch.checks)
+            watch = watch.accepted(step, draws) if has_others else watch.idle(step, draws)
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
@@ -344,7 +363,7 @@ class Canary:
             spoilt=watch.spoilt,
             planted=gap.planted.answers,
             quarantined=sorted(planters),
-            blamed=sorted(watch.accounts.suspects) if watch.has_lost else [],
+            blamed=sorted(watch.accounts.used) if watch.has_lost else [],
             external=[{"content_id": content_id, "account": account} for content_id, account in self._window],
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
@@ -354,7 +373,7 @@ class Canary:
         return after.set_back(self._draws(watch.checks)) if watch.has_lost else after
 
     def _draws(self, check: int) -> random.Random:
-        """Return what draws the waiting times after a check; only this node can know them."""
+        """Return what draws the accounts that are admitted after a check; only this node can know it."""
         return random.Random(sha256(b"sapo canary waits %d " % check + self._parts.secret).digest())
 
     def _reset_comparison(self) -> None:
@@ -373,6 +392,7 @@ class Canary:
             for account in watch.accounts.waiting.union(watch.quarantined)
             for family in families
         )
+        sampler.admits = watch.accounts.admission()
 
     async def _measure(self, items: Items) -> _Answers:
         """Return the policy's answers to the items."""
@@ -390,10 +410,11 @@ class Canary:
 
     async def _draw_items(self, check: int) -> Items:
         """Return the items of a check with their prompts, families in turn."""
+        families = self._parts.drawn
         rng = random.Random(sha256(b"sapo canary %d " % check + self._parts.secret).digest())
         items: list[tuple[Task, str]] = []
         for number in range(_MAX_DRAWS * self._settings.items):
-            task = Task(number % self._parts.families, rng.getrandbits(_SEED_BITS))
+            task = Task(families[number % len(families)], rng.getrandbits(_SEED_BITS))
             try:
                 items.append((task, await self._parts.checkers.prompt(task)))
             except CheckFailed:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from sapo_client.node.training.account_waits import AccountWaits, Blamed
+from sapo_client.atomic_files import write_atomically
 from sapo_client.node.training.family_evidence import (
     KEPT_PART,
     NO_TASKS,
@@ -19,6 +19,7 @@ from sapo_client.node.training.family_evidence import (
     Kept,
     Losses,
 )
+from sapo_client.node.training.harm_rates import HarmRates, PastComparison
 from sapo_client.node.training.level_file import stored_level, stored_names
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
@@ -48,10 +49,6 @@ LEAD_CHECKS: Final = 3
 by default, and few enough that the lead has hardly changed."""
 
 MAX_SETBACKS: Final = 7
-
-SINGLE_SETBACKS: Final = 3
-"""Harm in a row after which only the accounts that may have done it wait. After more of it no text is used:
-who always has new accounts is not kept out by the waiting times of old ones."""
 
 MAX_NATS: Final = 700.0
 """Largest log evidence; the exponential of a little more overflows a float."""
@@ -97,7 +94,7 @@ class CanaryState:
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
         latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
-        setbacks: how often others' text did harm, since it last helped.
+        setbacks: how often text of accounts that are not known did harm, since text of others last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
         shadow_step: step at which policy and shadow were last equal.
@@ -106,7 +103,7 @@ class CanaryState:
             new one.
         best: the share of right answers that shadows surely had at some time, by family; empty before the
             first comparison has ended.
-        accounts: whose text was trained, and who waits for the harm that was done meanwhile.
+        accounts: whose text was trained, what harm came of it, and who waits.
     """
 
     opening: int = OPEN
@@ -122,7 +119,7 @@ class CanaryState:
     last: HeldOutResult | None = None
     by_family: tuple[tuple[Comparison, ...], ...] = ()
     best: tuple[float, ...] = ()
-    accounts: AccountWaits = field(default_factory=AccountWaits)
+    accounts: HarmRates = field(default_factory=HarmRates)
 
     def checked(
         self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
@@ -158,6 +155,18 @@ class CanaryState:
             shadow_step=step,
         )
 
+    def limited_to(self, families: Collection[int]) -> CanaryState:
+        """Return the state without the results of other families, which the swarm's terms may have retired.
+
+        No evidence about them would be added any more, and that a policy forgets them is no harm. The best
+        levels stay, for they may come back.
+        """
+        by_family = (
+            tuple(each if place in families else NO_TASKS for place, each in enumerate(check))
+            for check in self.by_family
+        )
+        return replace(self, by_family=tuple(by_family))
+
     def restarted(self) -> CanaryState:
         """Return the state in which the comparison begins anew, with the same shadow."""
         return replace(self, comparisons=0, lost=0, won=0, latest=(), by_family=())
@@ -186,30 +195,35 @@ class CanaryState:
 
     def passed(self) -> CanaryState:
         """Return the state after a check without harm: one more step is used, unless it has to wait."""
-        released = replace(self, quarantined=self.quarantined[1:], accounts=self.accounts.passed())
+        released = replace(self, quarantined=self.quarantined[1:])
         if self.waits:
             return replace(released, waits=self.waits - 1)
         return replace(released, opening=min(OPEN, self.opening + 1))
 
-    def accepted(self, step: int) -> CanaryState:
-        """Return the state after the policy became the shadow although others' text was trained."""
-        return replace(self.kept(step), accounts=self.accounts.taught())
-
-    def set_back(self, rng: random.Random) -> CanaryState:
-        """Return the state after harm by unknown authors: the accounts that may have done it wait.
-
-        After ``SINGLE_SETBACKS`` in a row, or if it is not known whose text was trained, no text is used,
-        each time for longer.
+    def accepted(self, step: int, rng: random.Random) -> CanaryState:
+        """Return the state after the policy became the shadow although others' text was trained.
 
         Args:
-            rng: draws the waiting times; others cannot predict them.
+            rng: draws the accounts that are admitted now; others cannot predict it.
         """
-        single = SINGLE_SETBACKS if self.accounts.used else 0
-        setbacks = min(self.setbacks + 1, single + MAX_SETBACKS)
-        after = replace(self, setbacks=setbacks, accounts=self.accounts.harmed(rng))
-        if setbacks <= single:
-            return after
-        return replace(after, opening=0, waits=2 ** (setbacks - single) // 2)
+        return replace(self.kept(step), accounts=self.accounts.ended(rng, has_harmed=False))
+
+    def idle(self, step: int, rng: random.Random) -> CanaryState:
+        """Return the state after a check before which no text of others was trained; see ``accepted``."""
+        return replace(self.kept(step), accounts=self.accounts.idle(rng))
+
+    def set_back(self, rng: random.Random) -> CanaryState:
+        """Return the state after harm by unknown authors: other accounts are admitted now, and fewer of them.
+
+        If it is not known whose text was trained, no text is used, each time for longer.
+
+        Args:
+            rng: draws the accounts; others cannot predict it.
+        """
+        if self.accounts.used:
+            return replace(self, accounts=self.accounts.ended(rng, has_harmed=True))
+        setbacks = min(self.setbacks + 1, MAX_SETBACKS)
+        return replace(self, setbacks=setbacks, opening=0, waits=2**setbacks // 2)
 
     def quarantining(self, accounts: frozenset[Account]) -> CanaryState:
         """Return the state with further accounts in quarantine."""
@@ -348,7 +362,6 @@ class CanaryFile:
     def write(self, watch: CanaryState) -> None:
         """Replace the stored state atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        writing = self._path.with_suffix(".writing")
         plain = {
             **asdict(watch),
             "quarantined": [str(account) for account in watch.quarantined],
@@ -356,38 +369,66 @@ class CanaryFile:
             "by_family": [dict(zip(self._names, check, strict=False)) for check in watch.by_family],
             "best": dict(zip(self._names, watch.best, strict=False)),
         }
-        writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
-        writing.replace(self._path)
+        write_atomically(self._path, json.dumps(plain) + "\n")
         self._fresh = False
 
 
-def _accounts(stored: Mapping[str, Sequence[object]]) -> AccountWaits:
+def _accounts(stored: Mapping[str, object]) -> HarmRates:
     """Return the accounts that a file holds, none if it is of an earlier version.
+
+    Version 0.2 stored who waits as ``blamed``: they were trained in a comparison that ended with harm.
 
     Raises:
         LocalProtocolError: an account is damaged.
-        TypeError: a number is.
+        TypeError: something else is.
     """
-    used, cleared = (
-        tuple(Account.from_hex(str(each)) for each in stored.get(name, ())) for name in ("used", "cleared")
-    )
-    blamed = tuple(_blamed(each) for each in stored.get("blamed", ()))
-    return AccountWaits(used, cleared, blamed)
+    if "blamed" in stored:
+        blamed = tuple(sorted(_account(entry[0]) for entry in _lists(stored["blamed"])))
+        harmful = (PastComparison(blamed, has_harmed=True),) if blamed else ()
+        return HarmRates(_listed(stored.get("used", [])), harmful, frozenset(blamed))
+    past = tuple(_past_comparison(each) for each in _lists(stored.get("comparisons", [])))
+    chance, lot = stored.get("new_chance", 1.0), stored.get("lot", 0)
+    if not isinstance(chance, float) or not 0.0 <= chance <= 1.0 or not isinstance(lot, int):
+        raise TypeError(f"no lots of new accounts: {chance!r:.60}, {lot!r:.60}")
+    used, waiting = _listed(stored.get("used", [])), _listed(stored.get("waiting", []))
+    return HarmRates(used, past, frozenset(waiting), chance, lot)
 
 
-def _blamed(stored: object) -> Blamed:
-    if not isinstance(stored, list) or not all(isinstance(each, int) and each >= 0 for each in stored[1:]):
-        raise TypeError(f"no account that waits: {stored!r:.60}")
-    account, setbacks, waits = stored
-    return Blamed(Account.from_hex(account), setbacks, waits)
+def _past_comparison(stored: Sequence[object]) -> PastComparison:
+    accounts, has_harmed = stored
+    if not isinstance(has_harmed, bool):
+        raise TypeError(f"no end of a comparison: {has_harmed!r:.60}")
+    return PastComparison(_listed(accounts), has_harmed)
 
 
-def _plain(accounts: AccountWaits) -> dict[str, list[object]]:
+def _lists(stored: object) -> list[list[object]]:
+    if not isinstance(stored, list) or not all(isinstance(each, list) and each for each in stored):
+        raise TypeError(f"no list of lists: {stored!r:.60}")
+    return stored
+
+
+def _listed(stored: object) -> tuple[Account, ...]:
+    if not isinstance(stored, list):
+        raise TypeError(f"no list of accounts: {stored!r:.60}")
+    return tuple(map(_account, stored))
+
+
+def _account(stored: object) -> Account:
+    if not isinstance(stored, str):
+        raise TypeError(f"no account: {stored!r:.60}")
+    return Account.from_hex(stored)
+
+
+def _plain(accounts: HarmRates) -> dict[str, object]:
     """Return the accounts as JSON."""
     return {
         "used": [str(each) for each in accounts.used],
-        "cleared": [str(each) for each in accounts.cleared],
-        "blamed": [[str(each.account), each.setbacks, each.waits] for each in accounts.blamed],
+        "comparisons": [
+            [[str(each) for each in past.accounts], past.has_harmed] for past in accounts.comparisons
+        ],
+        "waiting": sorted(str(each) for each in accounts.waiting),
+        "new_chance": accounts.new_chance,
+        "lot": accounts.lot,
     }
 
 
@@ -447,6 +488,6 @@ def log_sum(logs: Iterable[float]) -> float:
     return highest + math.log(math.fsum(math.exp(each - highest) for each in known))
 
 
-def _log_tail(most: int, among: int) -> float:
-    """Return the logarithm of the probability that at most ``most`` of ``among`` fair coins show heads."""
-    return log_sum(log_comb(among, count) for count in range(most + 1)) - among * math.log(2)
+def _log_tail(heads: int, among: int) -> float:
+    """Return the logarithm of the probability that at most ``heads`` of ``among`` fair coins show heads."""
+    return log_sum(log_comb(among, count) for count in range(heads + 1)) - among * math.log(2)

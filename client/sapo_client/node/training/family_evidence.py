@@ -9,7 +9,7 @@ the probability that the capital ever is 1/p times the stake is at most p, howev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, sqrt
 from typing import Final, NamedTuple
 
@@ -43,6 +43,11 @@ FAMILY_TASKS: Final = 16
 
 SURE_DEVIATIONS: Final = 2.5
 """Standard deviations by which a level that a policy surely had is below the measured one."""
+
+
+Assigned = Callable[[], Sequence[int]]
+"""Returns the families, as indices of the suite, that tasks may have now: not those that the swarm's terms
+have retired, which a policy may forget, nor those that have not begun."""
 
 
 class Comparison(NamedTuple):
@@ -79,12 +84,12 @@ class Capital:
 
     Args:
         stakes: parts of the capital that are bet on each outcome.
-        most: bound of the capital, so that a later change is soon seen.
+        max_capital: bound of the capital, so that a later change is soon seen.
     """
 
-    def __init__(self, stakes: Sequence[float], most: float = inf) -> None:
+    def __init__(self, stakes: Sequence[float], max_capital: float = inf) -> None:
         self._stakes = stakes
-        self._most = most
+        self._max_capital = max_capital
         self._each = [0.0 for _ in stakes]
         self._comparisons = 0
 
@@ -101,7 +106,7 @@ class Capital:
             capital = self._each[place] + begun
             for value, times in found:
                 capital *= (1.0 + stake * value) ** times
-            self._each[place] = min(self._most, capital)
+            self._each[place] = min(self._max_capital, capital)
 
     @property
     def mean(self) -> float:
@@ -206,9 +211,9 @@ class Kept:
 
     def __init__(self, families: int, best: BestLevels) -> None:
         self._best = best
-        most = (1.0 / FALSE_KEEPS) ** 2  # so that one wrong answer more does not take a finding back
-        self._of_old = [Capital(KEPT_STAKES, most) for _ in range(families)]
-        self._of_best = [Capital(KEPT_STAKES, most) for _ in range(families)]
+        max_capital = (1.0 / FALSE_KEEPS) ** 2  # so that one wrong answer more does not take a finding back
+        self._of_old = [Capital(KEPT_STAKES, max_capital) for _ in range(families)]
+        self._of_best = [Capital(KEPT_STAKES, max_capital) for _ in range(families)]
         self.results = dict.fromkeys(range(families), NO_TASKS)
 
     def learn(self, latest: ByFamily) -> None:
@@ -248,7 +253,7 @@ def _lower_bound(right: int, tasks: int) -> float:
     return found if found >= KNOWN else 0.0
 
 
-def _upper_bound(right: int, tasks: int, sure: float = SURE_DEVIATIONS) -> float:
+def _upper_bound(right: float, tasks: int, sure: float = SURE_DEVIATIONS) -> float:
     """Return a share of right answers that is surely not too low (Wilson 1927).
 
     Args:

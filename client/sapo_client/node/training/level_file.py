@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from sapo_client.atomic_files import write_atomically
 from sapo_protocol.suite import Family
 
 
@@ -39,9 +40,7 @@ class LevelFile:
     def write(self, levels: Sequence[float]) -> None:
         """Replace the stored levels atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        writing = self._path.with_suffix(".writing")
-        writing.write_text(json.dumps(dict(zip(self._names, levels, strict=True))) + "\n", encoding="utf-8")
-        writing.replace(self._path)
+        write_atomically(self._path, json.dumps(dict(zip(self._names, levels, strict=True))) + "\n")
         self._fresh = False
 
 

@@ -20,7 +20,7 @@ import trio
 from sapo_client.node.training.canary_state import SURE_RATIO, evidence, log_comb, log_sum
 from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
-from sapo_verification.weighted import at_half_of_the_weight
+from sapo_verification.weighted_median import weighted_median
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -200,7 +200,7 @@ class _Usual:
         shares = [
             (counts.share(feature), self._weights[account]) for account, counts in self._accounts.items()
         ]
-        return max(RARE, at_half_of_the_weight(sorted(shares, reverse=True)))
+        return max(RARE, weighted_median(sorted(shares, reverse=True)))
 
     def is_suspicious(self, feature: int) -> bool:
         """Whether some accounts show a feature significantly more often than the median one."""

@@ -102,7 +102,7 @@ class PrivateRounds:
                 _LOG.info("private answers cannot be scored: %s", error)
             else:
                 groups.append(group)
-        batch = parts.engine.assemble((), (), private=groups)
+        batch = parts.engine.sampler.assemble((), (), private=groups)
         report = await parts.learner.train(batch, {})
         self._trained(self._epoch(), batch, report, trio.current_time() - started)
 

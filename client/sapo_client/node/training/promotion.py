@@ -18,10 +18,12 @@ from collections.abc import Sequence
 from itertools import count, cycle, islice
 from typing import Final, NamedTuple, Protocol
 
-from sapo_client.node.training.canary import Checkers
+from sapo_client.learner.backend import LearnerCrashed
+from sapo_client.node.training.canary import CanaryRole, Checkers
 from sapo_client.node.training.family_evidence import (
     FAMILY_TASKS,
     NO_TASKS,
+    Assigned,
     BestLevels,
     ByFamily,
     Capital,
@@ -35,6 +37,7 @@ from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.types import SampledBatch
 
 FALSE_PROMOTIONS: Final = 0.05
 """Probability with which a candidate that is never better is promoted at most, in any number of rounds."""
@@ -91,6 +94,23 @@ class NoPromotion:
         """Do nothing."""
 
 
+async def after_round(
+    canary: CanaryRole, promotion: PromotionRole, batch: SampledBatch, *, step: int, has_candidate: bool
+) -> None:
+    """Let canary and promotion look at a trained round.
+
+    Args:
+        step: the policy's last step.
+        has_candidate: whether there was a candidate when the round was trained. One of before the policy
+            went back is there no more: to compare would compare the policy with itself.
+
+    Raises:
+        LearnerCrashed: they look again after the next round.
+    """
+    went_back = await canary.after(batch)
+    await promotion.after(step, has_candidate=has_candidate and not went_back)
+
+
 class Promotion:
     """Compares a learner's candidate with its policy.
 
@@ -99,6 +119,7 @@ class Promotion:
         tasks: answered by each of both after a round.
         rng: draws them; others cannot predict them.
         file: of the best levels; None: they end with this object.
+        assigned: families that tasks are drawn of; None: all of them, always.
     """
 
     def __init__(
@@ -111,11 +132,13 @@ class Promotion:
         tasks: int,
         rng: random.Random,
         file: LevelFile | None = None,
+        assigned: Assigned | None = None,
     ) -> None:
         self._learner = learner
         self._checkers = checkers
         self._events = events
         self._families = families
+        self._assigned: Assigned = (lambda: range(families)) if assigned is None else assigned
         self._tasks = tasks
         self._rng = rng
         self._turns = count()
@@ -142,44 +165,55 @@ class Promotion:
         if not has_candidate:
             self._begin()
             return
-        in_turn, further = await self._compare()
+        assigned = self._assigned()
+        in_turn, further = await self._compare(assigned)
         latest = _total(in_turn)
         by_family = {family: in_turn[family].and_also(further[family]) for family in range(self._families)}
         self._losses.learn(by_family)
         self._kept.learn(by_family)
         self._is_better = self._betterness.shows(latest)
-        spoilt, unproven = self._losses.spoilt, self._kept.unproven
-        is_known = self._drawn >= FAMILY_TASKS * self._families
-        promoted = self._is_better and is_known and not spoilt and not unproven
-        self._events.write(
-            "candidate_compared",
-            step=step,
-            promoted=promoted,
-            spoilt=spoilt,
-            unproven=unproven,
-            **latest._asdict(),
+        spoilt, unproven = (
+            [family for family in each if family in assigned]
+            for each in (self._losses.spoilt, self._kept.unproven)
         )
-        if promoted:
-            self._best.learn(self._kept.results)
-            if self._file is not None:
-                self._file.write(self._best.levels)
-            await self._learner.promote()
+        is_known = self._drawn >= FAMILY_TASKS * len(assigned)
+        promotes = self._is_better and is_known and not spoilt and not unproven
+        compared = {"step": step, "spoilt": spoilt, "unproven": unproven, **latest._asdict()}
+        try:
+            if promotes:
+                await self._promote()
+        except LearnerCrashed:
+            self._events.write("candidate_compared", promoted=False, **compared)
+            raise
+        self._events.write("candidate_compared", promoted=promotes, **compared)
 
-    def _drawn_families(self) -> _Families:
+    async def _promote(self) -> None:
+        """Make the candidate the policy, then record the levels of the one before.
+
+        Raises:
+            LearnerCrashed: the policy is the one before, and the levels are those before.
+        """
+        await self._learner.promote()
+        self._best.learn(self._kept.results)
+        if self._file is not None:
+            self._file.write(self._best.levels)
+        self._begin()
+
+    def _drawn_families(self, assigned: Sequence[int]) -> _Families:
         """Return the families of a comparison's tasks.
 
         If a candidate is better than the policy, half of the tasks are of families that it may have lost: in
         a suite of thirty a round has two of each, and it would take long until all are known to be kept.
         """
-        unproven = self._kept.unproven if self._is_better else []
+        unproven = [family for family in self._kept.unproven if family in assigned and self._is_better]
         further = self._tasks // 2 if unproven else 0
-        in_turn = [next(self._turns) % self._families for _ in range(self._tasks - further)]
+        in_turn = [assigned[next(self._turns) % len(assigned)] for _ in range(self._tasks - further)]
         self._drawn += len(in_turn)
         return _Families(in_turn, list(islice(cycle(self._rng.sample(unproven, len(unproven))), further)))
 
-    async def _compare(self) -> tuple[ByFamily, ByFamily]:
+    async def _compare(self, assigned: Sequence[int]) -> tuple[ByFamily, ByFamily]:
         """Return the results by family on fresh tasks of all in turn, and on those of families in doubt."""
-        families = self._drawn_families()
+        families = self._drawn_families(assigned)
         in_turn, further = [
             [Task(family, self._rng.getrandbits(SEED_BITS)) for family in each] for each in families
         ]

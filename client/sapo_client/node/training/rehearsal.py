@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from sapo_client.learner.backend import Generation
 from sapo_client.node.training.canary import Checkers
+from sapo_client.node.training.family_evidence import Assigned
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
 from sapo_protocol.tasks import Task
@@ -46,6 +47,7 @@ class Rehearsal:
         families: number of families in the suite.
         success: own share of right answers in a family, by its index.
         rng: draws the tasks.
+        assigned: families that tasks are drawn of; None: all of them, always.
 
     Attributes:
         missing: number of right answers that the learner wants in addition to those that it holds.
@@ -60,19 +62,21 @@ class Rehearsal:
         families: int,
         success: Callable[[int], float],
         rng: random.Random,
+        assigned: Assigned | None = None,
     ) -> None:
         self._learner = learner
         self._checkers = checkers
         self._events = events
-        self._families = families
+        self._assigned: Assigned = (lambda: range(families)) if assigned is None else assigned
         self._success = success
         self._rng = rng
         self.missing = 0
 
     async def answers(self) -> tuple[OwnAnswer, ...]:
         """Return right answers; none if none are missing, or if no family or every family is solved."""
-        solved = [family for family in range(self._families) if self._success(family) >= SOLVED]
-        if not self.missing or len(solved) in (0, self._families):
+        assigned = self._assigned()
+        solved = [family for family in assigned if self._success(family) >= SOLVED]
+        if not self.missing or len(solved) in (0, len(assigned)):
             return ()
         count = min(self.missing, MAX_TASKS)
         drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(count)]

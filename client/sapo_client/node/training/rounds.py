@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from statistics import fmean, median
 from typing import Final
 
 import trio
@@ -14,12 +11,13 @@ import trio
 from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport, TextValue
 from sapo_client.node.runtime.shutdown import Pause
-from sapo_client.node.training.ages import PoolAges
 from sapo_client.node.training.ahead import Ahead
 from sapo_client.node.training.canary_state import HeldOutResult
 from sapo_client.node.training.epoch_turns import EpochTurns
 from sapo_client.node.training.private_rounds import PrivateRounds
+from sapo_client.node.training.promotion import after_round
 from sapo_client.node.training.round_parts import RoundParts, Slot
+from sapo_client.node.training.round_reporter import RoundReporter
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_start_seconds
@@ -27,51 +25,40 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.rules import Rule
-from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.sampling.step_values import JudgedSteps, StepValue
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import (
-    AdmittedRollout,
     Demonstration,
     PractisedGroup,
     SampledBatch,
     VerifiedRollout,
 )
 
-_TREND_ROUNDS = 20
-"""Rounds over which the status line's trend is computed."""
-
 _CLOCK_SECONDS: Final = 5.0
 """Interval of reading the clock while the node waits for an epoch."""
 
-_SLOW_FACTOR: Final = 4.0
-"""A round that takes this many times as long as the median of the last rounds is logged."""
-
-_LOG = logging.getLogger(__name__)
-
 
 class Rounds:
-    """Loop of training rounds: draw tasks, generate, share, sample, train."""
+    """Loop of training rounds: draw tasks, generate, share, sample, train.
+
+    Args:
+        show: shows the summary of a round to the operator.
+
+    Attributes:
+        reporter: holds what the node's status says of the rounds.
+    """
 
     def __init__(self, parts: RoundParts, show: Callable[[RoundSummary], None]) -> None:
         self._parts = parts
-        self._show = show
-        self._rewards: deque[float] = deque(maxlen=_TREND_ROUNDS)
-        self._seconds: deque[float] = deque(maxlen=_TREND_ROUNDS)
-        self._seen_before = (0, 0)
         self._epoch = -1
         self._restarts = 0
         self._last_step = 0
         self._stop_step: int | None = None
         self._ahead = None if parts.ahead is None else Ahead(parts.ahead, parts.completions)
-        self._ages = PoolAges()
         private = PrivateRounds(parts, trained=self._report, crashed=self._note_crash)
         self._turns = EpochTurns(parts, private)
-        self.last: RoundSummary | None = None
-        self.round = 0
-        self.first_reward: float | None = None
-        self.last_reward: float | None = None
+        self.reporter = RoundReporter(parts, show)
 
     @property
     def held_out(self) -> HeldOutResult | None:
@@ -117,20 +104,42 @@ class Rounds:
             return
         self._epoch = epoch
         self._turns.turn_to(epoch)
-        self._ages.look(_ids(parts.engine.pool.waiting()), parts.learner.step)
+        self.reporter.look_at_pool(parts.learner.step)
         answered, slots = self._take_ahead()
         slots += self._take_slots(epoch, parts.policy.local_groups - len(answered) - len(slots))
         if not (slots or answered):
             await self._wait_for_epoch(epoch + 1, draining)
             return
-        use = parts.policy.text_use
+        batch, handles, next_slots = await self._sampled(epoch, answered, slots)
+        report = await self._train(batch, handles, next_slots=next_slots, draining=draining)
+        self._learn_about_others(epoch, batch, report)
+        parts.rehearsal.missing = report.own_answers_missing
+        self._report(epoch, batch, report, trio.current_time() - started)
+        await after_round(
+            parts.canary, parts.promotion, batch, step=report.step, has_candidate=report.has_candidate
+        )
+        await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
+
+    async def _sampled(
+        self, epoch: int, answered: list[tuple[Slot, Generation]], slots: list[Slot]
+    ) -> tuple[SampledBatch, Mapping[ContentId, int], int]:
+        """Draw rollouts of others, answer and publish the own slots, and assemble the round's batch.
+
+        Args:
+            answered: own groups that were sampled ahead.
+            slots: own ones to answer; more are taken in place of rollouts that the pool does not have.
+
+        Returns:
+            The batch, the learner's handle of each group that was sampled here, and the number of own groups.
+        """
+        parts, use = self._parts, self._parts.policy.text_use
         drawn = await parts.engine.draw(epoch, parts.rng) if use.reinforces or use.practises else ()
         wanted = parts.policy.local_groups + parts.policy.external_groups - len(drawn)
         slots += self._take_slots(epoch, wanted - len(answered) - len(slots))
         answered = await self._answer(answered, slots)
         local, handles = await self._redrawn(epoch, *await self._published(answered))
         practised, more = await self._practise(drawn) if use.practises else ((), {})
-        batch = parts.engine.assemble(
+        batch = parts.engine.sampler.assemble(
             local,
             drawn if use.reinforces else (),
             practised=practised,
@@ -138,23 +147,22 @@ class Rounds:
             judged=parts.demonstrations.take_to_judge(epoch, parts.rng) if use.imitates else (),
             rehearsed=await parts.rehearsal.answers() if use.demonstrates else (),
         )
-        report = await self._train(batch, {**handles, **more}, next_slots=len(answered), draining=draining)
+        return batch, {**handles, **more}, len(answered)
+
+    def _learn_about_others(self, epoch: int, batch: SampledBatch, report: StepReport) -> None:
+        """Pass what a step measured of others' text to the engine, which weighs its authors by it."""
+        engine = self._parts.engine
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
-            parts.engine.sampler.likelihoods.learn(rollout.account, weight)
+            engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
-            parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
-        if use.imitates:
+            engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
+        if self._parts.policy.text_use.imitates:
             shown = len(batch.demonstrations)
-            parts.engine.judge_steps(
+            engine.judge_steps(
                 epoch,
                 _judged(batch.demonstrations, report.step_values[:shown]),
                 _judged(batch.judged, report.step_values[shown:]),
             )
-        parts.rehearsal.missing = report.own_answers_missing
-        self._report(epoch, batch, report, trio.current_time() - started)
-        await parts.canary.after(batch)
-        await parts.promotion.after(report.step, has_candidate=report.has_candidate)
-        await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
         """Reserve new slots, each with a family drawn uniformly as in the paper, or by what can be
@@ -352,113 +360,9 @@ class Rounds:
         return await parts.engine.verify(admitted)
 
     def _report(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
-        parts, telemetry = self._parts, self._parts.telemetry
         self._report_idle_restart()
-        pool_age = self._ages.mean(_ids(parts.engine.pool.waiting()), report.step)
         self._last_step = report.step
-        self.round += 1
-        rewards = [each.mean_reward for each in batch.local]
-        rewards += [each.mean_reward for each in batch.private]
-        reward = sum(rewards) / len(rewards) if rewards else 0.0
-        telemetry.sampled_own += len(batch.local) + len(batch.private)
-        used = _used(batch)
-        telemetry.sampled_external += len(used)
-        for rollout, use in used:
-            telemetry.sampled(rollout, use)
-        telemetry.events.write(
-            "step",
-            step=report.step,
-            epoch=epoch,
-            reward=round(reward, 4),
-            batch_reward=round(report.mean_reward, 4),
-            loss=report.loss,
-            gradient_norm=report.gradient_norm,
-            external_weight=round(report.external_weight, 4),
-            halvings=report.halvings,
-            undone=report.rolled_back,
-            ranks=report.ranks,
-            mismatch=report.mismatch,
-            masked=report.masked,
-            too_long=report.too_long,
-            template_raised=report.template_raised,
-            groups=report.local_groups + report.external_groups,
-            skipped=report.skipped_groups,
-            age=report.age,
-            external_age=self._ages.mean([rollout.content_id for rollout, _ in used], report.step - 1),
-            pool_age=pool_age,
-            local=[rollout.content_id for rollout in batch.local],
-            with_advantage=sum(rollout.is_informative for rollout in batch.local),
-            families=_rewards_by_family(batch, parts.manifest.suite),
-            private=len(batch.private),
-            external=[
-                {
-                    "content_id": r.content_id,
-                    "account": r.account,
-                    "node": r.admitted.rollout.node,
-                    "use": use,
-                }
-                for r, use in used
-            ],
-            pool=len(parts.engine.pool),
-            pool_accounts=len(parts.engine.pool.accounts()),
-            peers=parts.gossip.peer_count,
-            seconds=round(seconds, 3),
-        )
-        self._note_slow(report.step, seconds)
-        self._show_round(report, batch, reward, seconds, pool_age)
-
-    def _note_slow(self, step: int, seconds: float) -> None:
-        usual = median(self._seconds) if self._seconds else seconds
-        if seconds > _SLOW_FACTOR * usual:
-            _LOG.info("step %d took %.1f s; the median is %.1f s", step, seconds, usual)
-        self._seconds.append(seconds)
-
-    def _show_round(
-        self, report: StepReport, batch: SampledBatch, reward: float, seconds: float, pool_age: float
-    ) -> None:
-        parts, telemetry = self._parts, self._parts.telemetry
-        trend = sum(self._rewards) / len(self._rewards) if self._rewards else None
-        self._rewards.append(reward)
-        self.last_reward = sum(self._rewards) / len(self._rewards)
-        self.first_reward = reward if self.first_reward is None else self.first_reward
-        refused, accepted = telemetry.messages_refused, telemetry.accepted
-        before_refused, before_accepted = self._seen_before
-        self._seen_before = (refused, accepted)
-        arrived = refused - before_refused + accepted - before_accepted
-        summary = RoundSummary(
-            round=self.round,
-            step=report.step,
-            reward=reward,
-            reward_change=None if trend is None else reward - trend,
-            pool=len(parts.engine.pool),
-            pool_peers=len(parts.engine.pool.accounts()),
-            own_groups=len(batch.local) + len(batch.private),
-            external_groups=len(_used(batch)),
-            refused_share=(refused - before_refused) / arrived if arrived else 0.0,
-            round_seconds=seconds,
-            mismatch=report.mismatch,
-            age=report.age,
-            pool_age=pool_age,
-            ranks=report.ranks,
-            is_private=bool(batch.private),
-        )
-        self.last = summary
-        telemetry.metrics.round(summary)
-        self._show(summary)
-
-
-def _ids(waiting: Iterable[AdmittedRollout]) -> list[ContentId]:
-    return [each.content_id for each in waiting]
-
-
-def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
-    """Return the rollouts of others that a batch uses, each once, with their use."""
-    uses = [
-        *((rollout, "reinforced") for rollout in batch.external),
-        *((group.hint, "practised") for group in batch.practised),
-        *((each.source, "imitated") for each in batch.demonstrations if each.source is not None),
-    ]
-    return list({rollout.content_id: (rollout, use) for rollout, use in uses}.values())
+        self.reporter.report(epoch, batch, report, seconds)
 
 
 def _judged(texts: Sequence[Demonstration], values: Sequence[TextValue | None]) -> Iterator[JudgedSteps]:
@@ -466,11 +370,3 @@ def _judged(texts: Sequence[Demonstration], values: Sequence[TextValue | None]) 
     for text, value in zip(texts, values, strict=True):
         if text.source is not None and value is not None:
             yield text.account, text.family, StepValue(value[0], tuple(value[1]))
-
-
-def _rewards_by_family(batch: SampledBatch, suite: Suite) -> dict[str, float]:
-    """Return the mean reward of own answers by the name of their family."""
-    rewards: dict[str, list[float]] = {}
-    for rollout in batch.local:
-        rewards.setdefault(suite.families[rollout.task.family].name, []).append(rollout.mean_reward)
-    return {name: round(fmean(each), 4) for name, each in sorted(rewards.items())}

@@ -84,7 +84,7 @@ class PrivateFacts:
 
     Attributes:
         seconds: since they began.
-        why: what the node waits for, if it knows.
+        why: the missing information or block, if it is known.
     """
 
     seconds: float

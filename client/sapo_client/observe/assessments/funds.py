@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.units import TOKEN
 
-_TOKEN: Final = 10**18
 """Smallest units of the token in a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreasuryFacts:
-    """What the swarm can pay, in the token's smallest unit.
+    """The treasury's balance and the claims on it, in the token's smallest unit.
 
     Attributes:
         tokens: the distributor's balance.
@@ -83,6 +82,6 @@ def assess_auditor_bond(bond: AuditorBondFacts) -> Iterator[HealthFinding]:
 
 def _tokens(units: int) -> str:
     """Return an amount as exact decimal text with its unit."""
-    whole, rest = divmod(units, _TOKEN)
+    whole, rest = divmod(units, TOKEN)
     amount = f"{whole}.{rest:018}".rstrip("0").rstrip(".")
-    return f"{amount} {'token' if units == _TOKEN else 'tokens'}"
+    return f"{amount} {'token' if units == TOKEN else 'tokens'}"

@@ -14,12 +14,15 @@ peer takes a relay for a flooder; only the sending task of a peer writes on its
 stream (stock writes replays and answers directly, and large ones interleave); a peer is registered once
 however many connections it opens at the same time, and a peer that comes back before its old connection is
 found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets the
-subscriptions when it finds out); and a peer to which no stream could be opened is tried again while it is
+subscriptions when it finds out); of the streams that a peer opens the newest two are read, and no RPC stays
+in memory while the next one is waited for (stock reads any number, and keeps the last RPC of each); few
+subscriptions start tasks; and a peer to which no stream could be opened is tried again while it is
 connected (stock gives it up unless the connection ended).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, cast
 from weakref import WeakSet
 
@@ -36,16 +39,21 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
-from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.outbound_queue import PacedQueue
+from sapo_client.swarm.p2p.rpc_fields import has_few_fields
+from sapo_client.swarm.p2p.stream_guard import CONNECTION_ERRORS
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.rate_limit import Meter, SendingPace
+from sapo_client.swarm.rate_limit import KeyedBuckets, Meter, SendingPace
 
 _MAX_TOPICS_PER_PEER: Final = 256  # a node joins four to sixteen; an auditor three for each island
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90
+_MIN_SUBSCRIPTION_BYTES: Final = 96  # as which one counts: ours have so many, the shortest two
+_WELCOMES: Final = Rate(per_second=1, burst=64)  # subscriptions of a peer that are acted upon at once
+_MAX_STREAMS: Final = 2  # of a peer that are read: after a reconnection the old one may not be known as dead
 
 
 class GossipService(Pubsub):
@@ -76,9 +84,11 @@ class GossipService(Pubsub):
         self._limits = limits
         self._meter = Meter(limits)
         self._pace = SendingPace(limits)
+        self._welcomes = KeyedBuckets(_WELCOMES, 4 * limits.max_connections)
         self._registering: dict[ID, trio.CancelScope] = {}
         self._newest_stream: dict[ID, INetStream] = {}
         self._begun: WeakSet[INetStream] = WeakSet()
+        self._read: dict[ID, list[INetStream]] = {}
 
     def send(self, topic: str, data: bytes) -> int:
         """Queue our own message; return for how many peers."""
@@ -102,30 +112,62 @@ class GossipService(Pubsub):
         The first frame of a stream states all subscriptions of its peer again; they end with it.
         """
         peer = stream.muxed_conn.peer_id
+        streams = self._read.setdefault(peer, [])
+        streams.append(stream)
         try:
+            if len(streams) > _MAX_STREAMS:
+                with suppress(*CONNECTION_ERRORS):
+                    await streams.pop(0).reset()
             await self.continuously_read_stream(stream)
         finally:
-            if self._newest_stream.get(peer) is stream:
-                del self._newest_stream[peer]
-                self._forget_all_subscriptions(peer)
+            self._stop_reading(stream, peer)
+
+    def _stop_reading(self, stream: INetStream, peer: ID) -> None:
+        streams = self._read.get(peer, [])
+        if stream in streams:
+            streams.remove(stream)
+        if not streams:
+            self._read.pop(peer, None)
+        if self._newest_stream.get(peer) is stream:
+            del self._newest_stream[peer]
+            self._forget_all_subscriptions(peer)
+        if not streams and peer not in self.peers:  # it refused our stream, or that ended before this one
+            self.router.remove_peer(peer)
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
         """Read RPCs until the stream ends or its peer is disconnected."""
         peer = stream.muxed_conn.peer_id
-        peer_id = str(peer)
         reader = FrameReader(stream, self.max_inbound_rpc_size)
-        while self._discipline.allows(peer_id, trio.current_time()):
-            frame = await reader.next()
-            if frame is None:
+        while self._discipline.allows(str(peer), trio.current_time()):
+            if not await self._read_next(reader, stream, peer):
                 return
-            rpc = rpc_pb2.RPC()
+
+    async def _read_next(self, reader: FrameReader, stream: INetStream, peer: ID) -> bool:
+        """Read one RPC, which is forgotten when this returns; return False at the end of the stream."""
+        frame = await reader.next()
+        if frame is None:
+            return False
+        self._register_stream(stream, peer)
+        rpc = self._parse(frame, str(peer))
+        del frame
+        if rpc is None:
+            await self._pause(str(peer))
+        else:
+            await self._handle(rpc, peer, str(peer))
+        return True
+
+    def _parse(self, frame: bytes, peer_id: str) -> rpc_pb2.RPC | None:
+        """Return a peer's RPC, an empty one if it is malformed; None if it is beyond the peer's limits."""
+        rpc = rpc_pb2.RPC()
+        if has_few_fields(frame):
             rpc.ParseFromString(frame)
-            self._register_stream(stream, peer)
-            size_bytes = max(len(frame), self._limits.least_rpc_bytes)
-            if self._meter.take(peer_id, len(rpc.publish), size_bytes, trio.current_time()):
-                await self._handle(rpc, peer, peer_id)
-            else:
-                await self._pause(peer_id)
+        else:
+            self._blame_malformed(peer_id)
+        size_bytes = max(
+            len(frame), self._limits.min_rpc_bytes, _MIN_SUBSCRIPTION_BYTES * len(rpc.subscriptions)
+        )
+        is_within = self._meter.take(peer_id, len(rpc.publish), size_bytes, trio.current_time())
+        return rpc if is_within else None
 
     def _register_stream(self, stream: INetStream, peer: ID) -> None:
         if stream not in self._begun:
@@ -148,6 +190,23 @@ class GossipService(Pubsub):
                 self._blame_malformed(peer_id)
         if rpc.HasField("control"):
             await self.router.handle_rpc(rpc, peer)
+
+    def handle_subscription(self, origin_id: ID, sub_message: rpc_pb2.RPC.SubOpts) -> None:
+        """Record a subscription or its end; the first ones to joined topics are acted upon at once.
+
+        Stock starts three tasks for each subscription to any topic, half a millisecond in all. The others get
+        into the mesh at a heartbeat, and what they lack by IHAVE.
+        """
+        topic = sub_message.topicid
+        if (
+            not sub_message.subscribe
+            or origin_id in self.peer_topics.get(topic, ())
+            or (topic in self.topic_ids and self._welcomes.take(str(origin_id), trio.current_time()))
+        ):
+            super().handle_subscription(origin_id, sub_message)
+        elif self._peer_subscription_count.get(origin_id, 0) < self.max_subscriptions_per_peer:
+            self._peer_subscription_count[origin_id] = self._peer_subscription_count.get(origin_id, 0) + 1
+            self.peer_topics.setdefault(topic, set()).add(origin_id)
 
     def _handle_message(self, message: rpc_pb2.Message, peer: ID, peer_id: str) -> None:
         signed = message.from_id or message.seqno or message.signature or message.key
@@ -173,7 +232,7 @@ class GossipService(Pubsub):
 
     async def handle_sending_messages(self, peer_id: ID, stream: INetStream, queue: RpcQueue) -> None:
         """Write what is queued for a peer, no faster than an honest one lets this node bring."""
-        paced = PacedQueue(queue, str(peer_id), self._pace, self._limits.least_rpc_bytes)
+        paced = PacedQueue(queue, str(peer_id), self._pace, self._limits.min_rpc_bytes)
         await super().handle_sending_messages(peer_id, stream, paced)
 
     async def _handle_new_peer(self, peer_id: ID) -> None:

@@ -67,7 +67,7 @@ class Host(BasicHost):
         return [address for address in self.listening() if _is_for_everybody(address)]
 
     def get_transport_addrs(self) -> list[Multiaddr]:
-        """Return what identify sends if `get_addrs` is empty: nothing more."""
+        """Return no further addresses for identify if `get_addrs` is empty."""
         return []
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from sapo_client.atomic_files import write_atomically
 from sapo_client.swarm.addresses import ListenAddress, PeerAddress, parse_listen_address
 
 _LOG: Final = logging.getLogger(__name__)
@@ -40,12 +40,8 @@ def keep_ports(path: Path, listening: Iterable[PeerAddress]) -> None:
 
     A node whose disk is full listens all the same, and has another port after a restart.
     """
-    scratch = path.with_name(path.name + ".new")
     try:
-        scratch.write_text(
-            "".join(f"{_text(each.host, each.port)}\n" for each in listening), encoding="ascii"
-        )
-        os.replace(scratch, path)  # noqa: PTH105  the atomic one, named as such
+        write_atomically(path, "".join(f"{_text(each.host, each.port)}\n" for each in listening))
     except OSError as error:
         _LOG.warning("the port that this node listens on is not kept for its next start: %s", error)
 

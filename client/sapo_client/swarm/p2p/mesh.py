@@ -7,10 +7,10 @@ repair what was lost. Differences from the stock router, each a fault that was f
   nor read: addresses travel in our own peer exchange;
 * IWANT serves each message a few times per peer, and no more at a time than the peer's queue has room for
   (`outbound_queue.py`): 8 KiB of ids ask for 16 MiB of messages; the queues of all peers hold the same object
-  of a message; IHAVE asks for a bounded number of ids;
+  of a message; IHAVE asks for a bounded number of ids, at a rate (`swarm/requested.py`);
 * control messages about topics that we did not join are not stored (stock keeps a back-off for
   every topic name that a peer invents), and one RPC has one of a kind for a topic;
-* above a rate GRAFTs are not read, since each is answered;
+* above a rate GRAFTs and PRUNEs are not read;
 * IDONTWANT is sent only for messages large enough to pay for it;
 * recent messages are announced to a new subscriber, once per connection and at once, but not sent without a
 request, since most are known to it; and of the peers that announce a message one is asked for it at a time
@@ -50,7 +50,7 @@ from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.requested import Requested
 from sapo_client.swarm.supply import Supply
-from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
+from sapo_client.swarm.upload_budget import MIN_NEIGHBOURS, UploadBudget
 
 PROTOCOLS: Final = (TProtocol("/meshsub/1.2.0"), TProtocol("/meshsub/1.1.0"))
 HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
@@ -67,6 +67,8 @@ _MIN_IDONTWANT_BYTES: Final = 16 * 1024  # below, the announcement costs more th
 _MAX_CONTROL_ENTRIES: Final = 64  # topics in one control message; a node joins four to sixteen
 _GRAFTS: Final = Rate(per_second=10, burst=64)  # of a peer; a heartbeat has one for each of its topics
 _MAX_RATED: Final = 256  # peers whose rates are remembered
+_MAX_BACK_OFFS: Final = 1024  # peers of a topic that may not be grafted yet; peer ids are free
+_MAX_BACK_OFF_SECONDS: Final = 600  # that a peer may ask for; ours is a minute
 _MAX_IDS: Final = 256  # ids asked for or served per control entry
 _MAX_RETRANSMISSIONS: Final = 3  # go-libp2p's GossipRetransmission
 _ID_BYTES: Final = 32
@@ -111,11 +113,12 @@ class Mesh(GossipSub):
         self._counters = counters
         self._author_of = author_of
         self._grafts = KeyedBuckets(_GRAFTS, _MAX_RATED)
+        self._prunes = KeyedBuckets(_GRAFTS, _MAX_RATED)
         self._introductions = KeyedBuckets(_INTRODUCTIONS, _MAX_RATED)
         self._introduced: dict[ID, set[str]] = defaultdict(set)
         self._supply: Supply[ID] = Supply(random.Random())
         self._requested: Requested[ID] = Requested(random.Random(), asked=self._supply.asked, knows=knows)
-        self._budget = UploadBudget(FEWEST_NEIGHBOURS, DEGREE_HIGH, HEARTBEAT_SECONDS)
+        self._budget = UploadBudget(MIN_NEIGHBOURS, DEGREE_HIGH, HEARTBEAT_SECONDS)
 
     # Messages
 
@@ -199,9 +202,18 @@ class Mesh(GossipSub):
                 await self.handle_graft(graft, sender_peer_id)
         for prune in self._joined(control.prune):
             del prune.peers[:]  # peers are exchanged by our own protocol
-            await self.handle_prune(prune, sender_peer_id)
+            prune.backoff = min(prune.backoff, _MAX_BACK_OFF_SECONDS)
+            if self._prunes.take(str(sender_peer_id), trio.current_time()):
+                await self.handle_prune(prune, sender_peer_id)
         for dont_want in control.idontwant[:_MAX_CONTROL_ENTRIES]:
             await self.handle_idontwant(dont_want, sender_peer_id)
+
+    def _add_back_off(self, peer: ID, topic: str, is_unsubscribe: bool, backoff_duration: int = 0) -> None:
+        """Note until when a peer may not be grafted; stock keeps one for every peer id that ever was."""
+        super()._add_back_off(peer, topic, is_unsubscribe, backoff_duration)
+        back_offs = self.back_off[topic]
+        if len(back_offs) > _MAX_BACK_OFFS:
+            del back_offs[next(iter(back_offs))]
 
     def _joined(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """Return the last entry of each topic that we joined."""
@@ -309,7 +321,7 @@ class Mesh(GossipSub):
         ]
 
     def gossip_heartbeat(self) -> defaultdict[ID, dict[str, list[bytes]]]:
-        """Return what is announced now: by peer and topic, the ids of the messages of the last heartbeats."""
+        """Return the announced ids, by peer and topic: those of the messages of the last heartbeats."""
         announced: defaultdict[ID, dict[str, list[bytes]]] = defaultdict(dict)
         for topic in self.mesh:
             identities = self._most(self.mcache.window(topic))

@@ -25,15 +25,15 @@ class ContentCache(MessageCache):
     """Messages of the last heartbeats; each is sent at most a few times per peer on request.
 
     Args:
-        most_bytes: of all messages together; beyond it the oldest are dropped before their time.
+        max_bytes: of all messages together; beyond it the oldest are dropped before their time.
     """
 
-    def __init__(self, window_size: int, history_size: int, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, window_size: int, history_size: int, max_bytes: int = MAX_BYTES) -> None:
         super().__init__(window_size, history_size)
         self._rpcs: dict[bytes, RPC] = {}
         self._authors: dict[int, Hashable] = {}
         self._sent: dict[bytes, dict[bytes, int]] = {}
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._bytes = 0
 
     def put(self, msg: Message) -> None:
@@ -50,7 +50,7 @@ class ContentCache(MessageCache):
         self.history[0].append(CacheEntry(identity, msg.topicIDs))
         self._authors[id(rpc)] = author
         self._bytes += len(msg.data)
-        while self._bytes > self._most_bytes:
+        while self._bytes > self._max_bytes:
             self._drop(next(entries for entries in reversed(self.history) if entries).pop(0))
         return rpc
 

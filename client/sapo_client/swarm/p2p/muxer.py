@@ -79,11 +79,11 @@ class PacedConnection:
         self._pause_seconds = limits.flood_pause_seconds
         self._reads = TokenBucket(limits.reads, trio.current_time())
 
-    async def read(self, most_bytes: int | None = None) -> bytes:
-        """Return what comes next, once it may be read."""
+    async def read(self, max_bytes: int | None = None) -> bytes:
+        """Return the next bytes, once they may be read."""
         while not self._reads.take(1, trio.current_time()):
             await trio.sleep(self._pause_seconds)
-        return await self._connection.read(most_bytes)
+        return await self._connection.read(max_bytes)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._connection, name)
@@ -93,7 +93,7 @@ class BoundedYamux(Yamux):
     """One multiplexed connection within its limits.
 
     Attributes:
-        heard_seconds: time of the last data or ping answer from the peer.
+        received_seconds: time of the last data or ping answer from the peer.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BoundedYamux(Yamux):
         self._blame = blame
         self._report = report
         self._opened = TokenBucket(limits.streams, trio.current_time())
-        self.heard_seconds = trio.current_time()
+        self.received_seconds = trio.current_time()
 
     async def start(self) -> None:
         """Serve the connection; its errors end it and nothing else."""
@@ -141,7 +141,7 @@ class BoundedYamux(Yamux):
         """
         async with trio.open_nursery() as nursery:
             while not self.event_shutting_down.is_set():
-                due_seconds = self.heard_seconds + self._limits.ping_after_seconds
+                due_seconds = self.received_seconds + self._limits.ping_after_seconds
                 if trio.current_time() < due_seconds:
                     await self._sleep_until(due_seconds)
                 elif not await self._answers(nursery):
@@ -161,8 +161,8 @@ class BoundedYamux(Yamux):
         for wait_seconds in (self._limits.pong_seconds, _READ_SECONDS):
             with trio.move_on_after(wait_seconds):
                 await self._ping_event.wait()
-                self.heard_seconds = trio.current_time()
-        return self.heard_seconds > asked_seconds or self.event_shutting_down.is_set()
+                self.received_seconds = trio.current_time()
+        return self.received_seconds > asked_seconds or self.event_shutting_down.is_set()
 
     async def _ping(self) -> None:
         self._ping_id += 1
@@ -188,7 +188,7 @@ class BoundedYamux(Yamux):
         return BatchingStream.replacing(await super().open_stream())
 
     async def _read_data_body(self, length: int) -> bytes:
-        self.heard_seconds = trio.current_time()
+        self.received_seconds = trio.current_time()
         buffered_bytes = sum(len(buffer) for buffer in self.stream_buffers.values())
         if buffered_bytes + length > self._limits.max_buffered_bytes_per_connection:
             raise trio.TooSlowError  # the one error here that ends the connection; others lose the framing

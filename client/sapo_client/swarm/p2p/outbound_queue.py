@@ -75,15 +75,15 @@ class PacedQueue(RpcQueue):
     """An outbound queue as the sending task sees it: messages come out at the pace of their peer.
 
     Args:
-        least_bytes: as which the shortest RPC counts.
+        min_bytes: as which the shortest RPC counts.
     """
 
-    def __init__(self, queue: RpcQueue, peer_id: str, pace: SendingPace, least_bytes: int) -> None:
+    def __init__(self, queue: RpcQueue, peer_id: str, pace: SendingPace, min_bytes: int) -> None:
         super().__init__()
         self._behind = queue
         self._peer_id = peer_id
         self._pace = pace
-        self._least_bytes = least_bytes
+        self._min_bytes = min_bytes
 
     async def pop(self) -> rpc_pb2.RPC | None:
         """Wait for the next RPC, and until it may be sent; return None once the queue has been closed.
@@ -93,7 +93,7 @@ class PacedQueue(RpcQueue):
         rpc = await self._behind.pop()
         if rpc is None:
             return None
-        messages, size = len(rpc.publish), max(rpc.ByteSize(), self._least_bytes)
+        messages, size = len(rpc.publish), max(rpc.ByteSize(), self._min_bytes)
         while messages and (seconds := self._seconds_until(messages, size)) > 0:
             await trio.sleep(max(seconds, MIN_SLEEP_SECONDS))
         self._pace.spend(self._peer_id, messages, size, trio.current_time())

@@ -29,7 +29,7 @@ _OTHERS: Final = re.compile(r"(refused|unusable) ([A-Za-z0-9 -]{1,60})")
 
 
 class RouterState(StrEnum):
-    """What is the case between this node and the router."""
+    """State of the port mapping at the router."""
 
     WAITING = "waiting"
     """Not asked: peers can connect, or have not tried yet."""
@@ -38,14 +38,14 @@ class RouterState(StrEnum):
     REFUSED = "refused"
     """The router forwards no port."""
     UNUSABLE = "unusable"
-    """What answers does not talk as a router does."""
+    """The answer is not that of a router."""
     MAPPED = "mapped"
     """The router says that it forwards a port."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterView:
-    """What a node knows of its router.
+    """Facts about the node's router.
 
     Attributes:
         host: the router's address in the local network.

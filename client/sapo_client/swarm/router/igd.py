@@ -72,13 +72,13 @@ def confine() -> None:
     mapped_pages = 2**18
     with contextlib.suppress(OSError):
         mapped_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    most_bytes = mapped_pages * resource.getpagesize() + _MEMORY_BYTES
+    max_bytes = mapped_pages * resource.getpagesize() + _MEMORY_BYTES
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(_NOBODY)
         os.setuid(_NOBODY)
     for limit, most in (
-        (resource.RLIMIT_AS, most_bytes),
+        (resource.RLIMIT_AS, max_bytes),
         (resource.RLIMIT_CPU, _CPU_SECONDS),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),

@@ -69,7 +69,7 @@ class PortMapper:
         self.view = _WAITING
 
     async def run(self) -> None:
-        """Look whether to ask, until stopped."""
+        """Ask the router while that is needed, until stopped."""
         with self._scope:
             started_seconds = trio.current_time()
             while True:

@@ -18,16 +18,16 @@ class SearchLimits:
     Attributes:
         seconds: to wait for the first answer.
         settle_seconds: to wait for others after it.
-        most_datagrams: read in one search, of whatever content.
-        most_routers: kept of one search.
+        max_datagrams: read in one search, of whatever content.
+        max_routers: kept of one search.
     """
 
     host: str = "239.255.255.250"
     port: int = 1900
     seconds: float = 4.0
     settle_seconds: float = 1.0
-    most_datagrams: int = 64
-    most_routers: int = 4
+    max_datagrams: int = 64
+    max_routers: int = 4
 
     @property
     def scope(self) -> Scope:
@@ -49,13 +49,13 @@ async def search(limits: SearchLimits) -> tuple[str, ...]:
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 2)
         for target in SEARCHED:
             await udp.sendto(encode_search(target, limits.host, limits.port), (limits.host, limits.port))
-        for _ in range(limits.most_datagrams):
+        for _ in range(limits.max_datagrams):
             datagram, (sender, *_) = await udp.recvfrom(MAX_DATAGRAM_BYTES + 1)
             url = parse_found(datagram, sender, limits.scope)
             if url is None or sender in found:
                 continue
             found[sender] = url
             rest.deadline = min(rest.deadline, trio.current_time() + limits.settle_seconds)
-            if len(found) == limits.most_routers:
+            if len(found) == limits.max_routers:
                 break
     return tuple(found.values())

@@ -16,7 +16,7 @@ class Way(Enum):
 
 @dataclass(slots=True)
 class Traffic:
-    """What one node sent and received, in bytes and messages."""
+    """Traffic of one node, in bytes and messages."""
 
     sent_bytes: int = 0
     received_bytes: int = 0

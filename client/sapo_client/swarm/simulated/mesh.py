@@ -35,7 +35,7 @@ from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.outbound import PacedOutbound
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import AuthorOf, BugReport, Validator
-from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
+from sapo_client.swarm.upload_budget import MIN_NEIGHBOURS, UploadBudget
 
 HEARTBEAT_SECONDS: Final = 1.0
 
@@ -70,8 +70,8 @@ class MeshDegrees:
     """Neighbours that a node forwards to in a topic, as in `p2p/mesh.py`: wanted, fewest, most."""
 
     wanted: int = 6
-    fewest: int = 4
-    most: int = 9
+    minimum: int = 4
+    maximum: int = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class MeshMessage:
 
 @dataclass(frozen=True)
 class MeshNetwork:
-    """What the nodes of one mesh share.
+    """State shared by the nodes of one mesh.
 
     Attributes:
         uplink_bits_per_second: of every node; copies of a message leave one after another.
@@ -155,7 +155,7 @@ class MeshNode:
         self._intake = Intake(limits, self.discipline, self.counters, on_bug)
         self._meter = Meter(limits)
         self._outbound = PacedOutbound(network.queue, limits)
-        self._least_bytes = limits.least_rpc_bytes
+        self._min_bytes = limits.min_rpc_bytes
         self._peers: dict[str, None] = {}
         self._ended_seconds: dict[str, float] = {}
         self._arrived_seconds: dict[str, float] = {}
@@ -166,7 +166,7 @@ class MeshNode:
             network.rng, asked=self._supply.asked, knows=self._intake.knows
         )
         degrees = network.degrees
-        self._budget = UploadBudget(FEWEST_NEIGHBOURS, degrees.most, HEARTBEAT_SECONDS)
+        self._budget = UploadBudget(MIN_NEIGHBOURS, degrees.maximum, HEARTBEAT_SECONDS)
         self._backs_off_until: dict[tuple[str, str], float] = {}
         self._uplink_free_seconds = 0.0
         self._is_up = False
@@ -321,7 +321,7 @@ class MeshNode:
         now_seconds = self._network.queue.now_seconds
         self.traffic.received_bytes += len(message.data) + _FRAME_BYTES
         self.traffic.copies += 1
-        if not self._meter.take(sender, 1, max(len(message.data), self._least_bytes), now_seconds):
+        if not self._meter.take(sender, 1, max(len(message.data), self._min_bytes), now_seconds):
             self.discipline.note_flood(sender, now_seconds, proven=self._meter.proves_flood)
         elif self._intake.process(message.topic, message.data, sender, now_seconds):
             self._accept(message.topic, message.data, message.identity, sender)
@@ -349,13 +349,13 @@ class MeshNode:
     def _heartbeat(self, life: int) -> None:
         if not self._is_up or life != self._life:
             return
-        most = self._budget.beat()
-        wanted = min(self._network.degrees.wanted, most)
+        maximum = self._budget.beat()
+        wanted = min(self._network.degrees.wanted, maximum)
         for topic, mesh in self._mesh.items():
             others = [one for one in self._peers if one not in mesh and self._joined(one, topic)]
-            if len(mesh) < min(self._network.degrees.fewest, wanted):
+            if len(mesh) < min(self._network.degrees.minimum, wanted):
                 self._fill(topic, others, wanted)
-            elif len(mesh) > most:
+            elif len(mesh) > maximum:
                 for peer_id in self._supply.least(topic, mesh)[: len(mesh) - wanted]:
                     self._leave(peer_id, topic)
             self._exchange(topic, others, wanted)

@@ -20,7 +20,7 @@ class _Copy:
 
 
 class _Waiting(PeerQueue[_Copy]):
-    """What waits for a peer.
+    """Messages that wait to be sent to a peer.
 
     Attributes:
         is_due: whether the next message has its time already.
@@ -65,7 +65,7 @@ class PacedOutbound:
         waiting.is_due = False
         while self._waiting.get(peer_id) is waiting and (held := held or waiting.pop()) is not None:
             now_seconds = self._queue.now_seconds
-            counted = max(held.size_bytes, self._limits.least_rpc_bytes)
+            counted = max(held.size_bytes, self._limits.min_rpc_bytes)
             if (pause := self._pace.seconds_until(peer_id, 1, counted, now_seconds)) > 0:
                 waiting.is_due = True
                 due = now_seconds + max(pause, MIN_SLEEP_SECONDS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sapo_client.lab.audits.claims import CLAIMS, SampledClaim, captured, daily_error, paid, table
-from sapo_client.lab.audits.costs import AuditCosts, AuditWorld, committee, everybody, sampling
+from sapo_client.lab.audits.costs import AuditCosts, AuditWorld, committee, receiving_all, sampling
 from sapo_client.lab.audits.island_changes import changes
 from sapo_protocol.terms.islands import IslandTerms
 
@@ -17,7 +17,7 @@ def test_a_sample_is_within_the_bounds_up_to_a_hundred_thousand_accounts_and_not
     accounts = (10_000, 100_000)
     assert all(sampling(n, m, WORLD, COSTS).is_met for n in accounts for m in (1, 2, 4, 8))
     assert not any(committee(n, 4, WORLD, COSTS).is_met for n in accounts)
-    assert not any(everybody(n, WORLD, COSTS).is_met for n in accounts)
+    assert not any(receiving_all(n, WORLD, COSTS).is_met for n in accounts)
 
 
 @pytest.mark.parametrize("claim", CLAIMS[2:5], ids=lambda claim: claim.name)

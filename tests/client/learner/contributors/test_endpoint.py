@@ -30,7 +30,7 @@ def server() -> CompletionsServer:
 @pytest.fixture
 def settings(server: CompletionsServer) -> Iterator[EndpointSettings]:
     server.requests.clear()
-    server.most_choices, server.misbehave = 128, None
+    server.max_choices, server.misbehave = 128, None
     with server.serving() as url:
         yield EndpointSettings(url, "bundled", "open sesame", temperature=1.0, max_new_tokens=6)
 
@@ -55,7 +55,7 @@ async def test_a_group_is_sampled_with_one_request(
 async def test_missing_completions_are_requested_again(
     server: CompletionsServer, settings: EndpointSettings
 ) -> None:
-    server.most_choices = 3
+    server.max_choices = 3
     assert len(await CompletionsEndpoint(settings).answer(PROMPT, 8)) == 8
     assert [request["n"] for request in server.requests] == [8, 5, 2]
 

@@ -1,6 +1,7 @@
 """The fast forward pass against transformers': log-probabilities and all gradients."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformers import PreTrainedModel
 from sapo_client.learner.cpu import fast_forward
 from sapo_client.learner.cpu.fast_forward import fast_logprobs, is_fast
 from sapo_client.learner.cpu.linear import FastLinear
+from sapo_client.learner.cpu.mlp import mlp
 from sapo_client.learner.cpu.packing import PackedLayout, Row, pack
 from sapo_client.learner.policy import Policy, load_policy
 
@@ -126,6 +128,25 @@ def test_prompts_are_computed_once_and_padding_is_not(
     [layout] = layouts
     computed = 3 + 7 + 2 + 3 + 4 + 5 + 6 + 7  # a completion's last token predicts nothing
     assert (layout.num_tokens, len(layout.inverse)) == (computed, computed + 1)  # one padding token
+
+
+def test_after_attention_the_last_layer_computes_only_tokens_with_logits(
+    policies: dict[str, Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a prompt that is the last one; before the last layer all tokens are computed."""
+    computed: list[int] = []
+
+    def recorded(middle: torch.Tensor, *others: Any) -> torch.Tensor:
+        computed.append(len(middle))
+        return mlp(middle, *others)
+
+    monkeypatch.setattr(fast_forward, "mlp", recorded)
+    model = policies["qwen2"].model
+    rows = [(PROMPTS[i % 2], text(3 + i, i)) for i in range(6)]
+    fast_logprobs(model, rows, 0, 1.0)
+    completions = sum(len(completion) - 1 for _, completion in rows)
+    layers = model.config.num_hidden_layers
+    assert computed == [3 + 7 + completions + 1] * (layers - 1) + [1 + 1 + completions]  # one padding token
 
 
 def test_a_policy_on_a_cpu_has_fast_layers(policies: dict[str, Policy]) -> None:

@@ -14,9 +14,10 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.cpu import kept_states
 from sapo_client.learner.cpu.fast_forward import _known
 from sapo_client.learner.generate import Completion, FastGenerator
+from sapo_client.learner.held_groups import HeldGroup
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy, load_policy
-from sapo_client.learner.service import Service, _HeldGroup
+from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 
 PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
@@ -35,7 +36,7 @@ def gradients(policy: Policy, values: Tensor) -> list[Tensor]:
     return [gradient_of(parameter).clone() for parameter in policy.model.parameters()]
 
 
-def rewarded(group: _HeldGroup, *, reuse: bool) -> TrainingGroup:
+def rewarded(group: HeldGroup, *, reuse: bool) -> TrainingGroup:
     """Return a sampled group of four with rewards, with what its sampling kept or without."""
     return TrainingGroup(
         group.prompt,

@@ -191,6 +191,35 @@ def test_a_restart_keeps_the_candidate_or_its_absence(settings: LearnerSettings,
         assert torch.equal(candidate(resumed._trainer), candidate(service._trainer))
 
 
+def test_a_promotion_is_not_undone_by_a_crash(settings: LearnerSettings) -> None:
+    """Its evidence was found in many rounds; a large policy is rarely saved otherwise."""
+    rarely = replace(settings, checkpoint_share=1e-9)
+    service = taught(rarely)
+    service.call("checkpoint", {})
+    service.call("promote", {})
+    promoted = policy(service._trainer)
+    resumed = Service(rarely)
+    assert torch.equal(policy(resumed._trainer), promoted)
+    assert resumed._trainer.supervised.weights.candidate is None
+
+
+@pytest.mark.parametrize("planters", [[], [SHOWN[0]["author"]]])
+def test_a_policy_that_goes_back_has_no_candidate_that_may_bring_the_harm_back(
+    settings: LearnerSettings, planters: list[bytes]
+) -> None:
+    """Whoever planted text in it before the good policy was kept has no demonstrations to find it by."""
+    service = taught(settings)
+    service.call("keep_good", {})
+    before = policy(service._trainer)
+    service.call("promote", {})
+    assert not torch.equal(policy(service._trainer), before)
+    service.call("roll_back", {"planters": planters})
+    for each in (service, Service(settings)):
+        each.call("promote", {})
+        assert torch.equal(policy(each._trainer), before)
+        assert each._trainer.supervised.weights.student is None
+
+
 def test_states_from_sampling_are_reused_beside_a_candidate(
     settings: LearnerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -468,3 +468,9 @@ def test_the_language_model_of_a_multimodal_folder_is_planned_sampled_and_traine
     group = {"prompt": "6/8\n", "completions": completions, "rewards": [1.0, 0.0, 0.0, 1.0], "handle": 1}
     report = service.call("train", {"groups": [{**group, "external": False}]})
     assert (report["rolled_back"], report["gradient_norm"] > 0.0) == (False, True)
+    adapted = make_skeleton(str(folder), lora_rank=4)
+    layers = {name.split(".lora_")[0] for name, each in adapted.named_parameters() if each.requires_grad}
+    decoder = "base_model.model.model.language_model.layers"
+    attention = [f"self_attn.{name}_proj" for name in "qkvo"]
+    names = [*attention, *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))]
+    assert layers == {f"{decoder}.{index}.{name}" for index in range(2) for name in names}

@@ -19,6 +19,7 @@ NEEDS_SYSTEM = (
     + PLAIN
 )
 PARTS_ONLY = LOOP + "<{{ m['role'] }}>{% for p in m['content'] %}{{ p.text }}{% endfor %}{% endfor %}<answer>"
+REASONS = PLAIN + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
 TRIMS = LOOP + "<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor %}<answer>"
 LEAVES_OUT = LOOP + "<{{ m['role'] }}>{{ m['text'] }}{% endfor %}<answer>"
 RAISES = "{{ raise_exception('not for\nyou') }}"
@@ -41,6 +42,7 @@ def folder_with(tmp_path: Path, template: str | None) -> Path:
     [
         (None, PromptForm.BARE, "6/8\n"),
         (PLAIN, PromptForm.USER, "<user>6/8\n<answer>"),
+        (REASONS, PromptForm.USER, "<user>6/8\n<answer><think></think>"),
         (TRIMS, PromptForm.USER, "<user>6/8<answer>"),
         (PARTS_ONLY, PromptForm.PARTS, "<user>6/8\n<answer>"),
         (NEEDS_SYSTEM, PromptForm.AFTER_SYSTEM, "<system><user>6/8\n<answer>"),

@@ -37,7 +37,7 @@ def rows() -> ExternalRows:
         group_means=torch.tensor([0.25, 0.25, 0.5, 0.5], dtype=torch.float64),
         group_deviations=torch.tensor([0.46, 0.46, 0.53, 0.53], dtype=torch.float64),
         own_means=torch.tensor([0.1, 0.1, math.nan, math.nan], dtype=torch.float64),
-        weights=torch.tensor([0.5, 0.25, 1.0, 0.75], dtype=torch.float64),
+        weights=torch.tensor([0.5, 0.25, 0.6, 0.75], dtype=torch.float64),
         own_logprob=-0.95,
         progress=0.5,
     )
@@ -114,7 +114,7 @@ def test_the_weight_of_positive_falls_to_its_end(rows: ExternalRows, progress: f
     assert float(losses[0, 0]) == pytest.approx(mu * 0.25 * math.log(2))
 
 
-@pytest.mark.parametrize(("own", "trained"), [(-0.95, True), (0.0, False), (math.nan, False)])
+@pytest.mark.parametrize(("own", "trained"), [(-0.95, True), (0.0, False), (-2.0, False), (math.nan, False)])
 def test_the_loss_capability_ignores_text_outside_the_clip_range(
     rows: ExternalRows, own: float, trained: bool
 ) -> None:
@@ -123,6 +123,56 @@ def test_the_loss_capability_ignores_text_outside_the_clip_range(
     losses = EXTERNAL_LOSSES["capability"](replace(rows, logprobs=values, own_logprob=own))
     torch.autograd.backward(losses.sum())
     assert bool(gradient_of(values).any()) is trained
+
+
+CAPABILITIES = [
+    # own mean reward, group's mean, its deviation, reward; expected: c, and A of the formula
+    (0.1, 0.25, 0.46, 1.0, 0.4, (1.0 - 0.1) / 0.46),
+    (0.1, 0.25, 0.46, 0.0, 0.4, (0.0 - 0.1) / 0.46),
+    (0.75, 0.25, 0.46, 1.0, 3.0, (1.0 - 0.75) / 0.46),
+    (0.9, 0.05, 0.35, 1.0, 10.0, (1.0 - 0.5) / 0.35),  # eighteen times as capable: bounded
+    (0.01, 0.5, 0.53, 1.0, 0.1, (1.0 - 0.05) / 0.53),  # a fiftieth: bounded
+    (math.nan, 0.5, 0.53, 1.0, 1.0, (1.0 - 0.5) / 0.53),  # not known
+    (0.1, 1.0, 0.0, 1.0, 0.1, 0.0),  # a group without an advantage
+]
+
+
+def test_capability_divides_the_advantage_over_the_own_success_by_the_relative_capability() -> None:
+    """Right answers within the clip; of wrong ones A / c does not depend on c."""
+    own, means, deviations, rewards, relative, advantages = zip(*CAPABILITIES, strict=True)
+    mask = torch.tensor([[True, place != 5, place not in (3, 5)] for place in range(len(CAPABILITIES))])
+    values = torch.tensor([[-1.2, -0.9, -1.2]] * len(CAPABILITIES), dtype=torch.float64).requires_grad_()
+    nothing = torch.zeros(len(CAPABILITIES), dtype=torch.float64)
+
+    def column(of: tuple[float, ...]) -> Tensor:
+        return torch.tensor(of, dtype=torch.float64)
+
+    losses = EXTERNAL_LOSSES["capability"](
+        ExternalRows(
+            logprobs=values,
+            old=torch.zeros_like(values),
+            mask=mask,
+            advantages=nothing,
+            rewards=column(rewards),
+            group_means=column(means),
+            group_deviations=column(deviations),
+            own_means=column(own),
+            weights=nothing,
+            own_logprob=-1.0,
+            progress=0.0,
+        )
+    )
+    torch.autograd.backward(losses[:, 0].sum())
+    by_length = {1: math.exp(-1.2 + 1.0), 2: math.exp(-1.05 + 1.0), 3: math.exp(-1.1 + 1.0)}
+    lengths = mask.sum(1).tolist()
+    similar = [by_length[length] for length in lengths]
+    found = [-(s**2) * a / c for s, a, c in zip(similar, advantages, relative, strict=True)]
+    assert losses[:, 0].tolist() == pytest.approx(found, rel=1e-12, abs=1e-12)
+    slopes = [[value / length] * length for value, length in zip(found, lengths, strict=True)]
+    expected = torch.zeros_like(values)
+    for place, slope in enumerate(slopes):
+        expected[place, : len(slope)] = torch.tensor(slope, dtype=torch.float64)
+    assert torch.allclose(gradient_of(values), expected, rtol=0.0, atol=1e-12)
 
 
 @pytest.fixture

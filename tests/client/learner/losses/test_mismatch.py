@@ -41,6 +41,8 @@ def test_drift_is_noted_once_for_sampled_rows_and_long_ratios_are_left_out() -> 
     assert rows[1].drift == pytest.approx((second, 2.0), abs=1e-6)
     assert kept_rows(rows, 3.0, old.device).tolist() == [True, False, True]
     assert kept_rows(rows, 0.0, old.device).tolist() == [True, True, True], "0 is no cap"
+    at_the_cap = replace(rows[1], drift=(0.0, math.log(3.0)))
+    assert kept_rows([at_the_cap], 3.0, old.device).tolist() == [True]
     found = summarise_mismatch(rows, 3.0)
     assert found.mean == pytest.approx((first + second) / 3, abs=1e-6)
     assert found.masked == 1

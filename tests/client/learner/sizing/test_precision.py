@@ -228,14 +228,28 @@ def test_the_loss_scale_halves_at_an_overflow_and_grows_after_a_while() -> None:
     assert (plain.accepts(math.inf), plain.value) == (True, 1.0)
 
 
+def test_the_scale_survives_losses_that_are_not_finite() -> None:
+    """One damaged row must not leave a scale of 1, at which float16 loses most gradients for long."""
+    scale = LossScale(torch.float16)
+    assert scale.accepts(math.nan, math.nan)
+    assert scale.value == FIRST_SCALE
+    assert not scale.accepts(math.inf, 0.5), "this may be the scale's fault"
+    assert scale.accepts(1.0, 0.5)
+    assert scale.value == FIRST_SCALE / 2
+    overflows = 0
+    while not scale.accepts(math.inf, 0.5):  # at every scale, so it was not the scale's fault
+        overflows += 1
+    assert (overflows, scale.value) == (15, FIRST_SCALE / 2)
+
+
 def test_a_gradient_that_overflows_is_computed_again_with_a_smaller_scale(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model")
     plain, scaled = make_trainer(folder), make_trainer(folder)
     assert isinstance(scaled._gradients, GradientAccumulator)
     scaled._gradients._scale = LossScale(torch.float16)
     scaled._gradients._scale.value = 2.0**140  # the loss itself overflows float32 at first
-    for trainer in (plain, scaled):
-        trainer.step([GROUP])
+    norms = [trainer.step([GROUP]).gradient_norm for trainer in (plain, scaled)]
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4), "clipping and AdamW would hide a scale"
     assert scaled._gradients._scale.value < 2.0**128
     for one, other in zip(plain.parameters, scaled.parameters, strict=True):
         assert torch.allclose(one, other, atol=1e-6)

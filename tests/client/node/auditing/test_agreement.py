@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.agreement_world import AgreementOutcome, AgreementWorld, Weather
+from support.agreement_world import AgreementOutcome, AgreementWorld, FaultRates
 
 
 def harmless(epochs: int) -> AgreementOutcome:
@@ -32,7 +32,7 @@ def test_colluding_auditors_up_to_a_third_change_no_points(auditors: int) -> Non
 
 def test_a_swarm_whose_messages_take_longer_than_its_turns_settles_later() -> None:
     """Turns grow, and an auditor also signs what was proposed in an earlier turn."""
-    world = AgreementWorld(3, auditors=4, liars=1, weather=Weather(slow=1.0, crash=0.0, outage=0.0))
+    world = AgreementWorld(3, auditors=4, liars=1, fault_rates=FaultRates(slow=1.0, crash=0.0, outage=0.0))
     assert world.run(10) == harmless(10)
 
 
@@ -40,8 +40,8 @@ def test_a_swarm_whose_messages_take_longer_than_its_turns_settles_later() -> No
 @pytest.mark.parametrize("liars", [0, 1])
 def test_an_epoch_whose_tallies_are_an_epoch_late_is_waited_for(seed: int, liars: int) -> None:
     """The next epoch can be settled a whole epoch longer; this one cannot."""
-    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
-    world = AgreementWorld(seed, auditors=4, liars=liars, silent=True, weather=calm, held_up={2: 3.0})
+    rates = FaultRates(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(seed, auditors=4, liars=liars, silent=True, fault_rates=rates, held_up={2: 3.0})
     assert world.run(6) == harmless(6)
 
 
@@ -51,16 +51,16 @@ def test_epochs_whose_tallies_never_arrive_do_not_affect_later_ones(
     epochs: dict[int, float], liars: int
 ) -> None:
     """Also if a dishonest auditor sends a tally of these epochs, so that the others wait for more."""
-    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
-    world = AgreementWorld(1, auditors=4, liars=liars, weather=calm, held_up=epochs)
+    rates = FaultRates(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(1, auditors=4, liars=liars, fault_rates=rates, held_up=epochs)
     assert world.run(8) == replace(harmless(8), stopped=len(epochs))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_epoch_that_was_recalled_is_not_proposed_again(seed: int) -> None:
     """The contract takes no posting of it any more, however long it could have been settled."""
-    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
-    world = AgreementWorld(seed, auditors=4, liars=1, silent=True, weather=calm, recalled=2)
+    rates = FaultRates(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(seed, auditors=4, liars=1, silent=True, fault_rates=rates, recalled=2)
     outcome = world.run(6)
     assert [root.epoch for root in world.ledger.final] == [0, 1, 3, 4, 5]
     assert outcome.stopped == 1
@@ -71,8 +71,8 @@ def test_an_epoch_that_was_recalled_is_not_proposed_again(seed: int) -> None:
 
 @pytest.mark.parametrize("liars", [0, 1])
 def test_a_true_posting_that_was_rejected_is_proposed_again_in_a_later_turn(liars: int) -> None:
-    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
-    world = AgreementWorld(1, auditors=4, liars=liars, silent=True, weather=calm, hidden=(1, 3))
+    rates = FaultRates(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(1, auditors=4, liars=liars, silent=True, fault_rates=rates, hidden=(1, 3))
     assert world.run(6) == harmless(6)
 
 

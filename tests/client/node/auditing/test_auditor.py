@@ -383,6 +383,7 @@ async def test_an_auditor_signs_one_root_per_turn_also_after_a_restart(world: Wo
         for harness in (restarted, second):
             account = harness.identity.account
             assert signed in _signed(harness, EPOCH, account)
+            assert [*(world.root / "locks").glob(f"{account.hex()}.*.approved.json")], "for other directories"
             assert refused not in _signed(harness, EPOCH, account) | _signed(other, EPOCH, account)
             assert harness.node.events("service_failed") == []
 

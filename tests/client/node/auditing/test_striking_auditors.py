@@ -11,8 +11,8 @@ from support.agreement_world import (
     POINTS_CAP,
     AgreementOutcome,
     AgreementWorld,
+    FaultRates,
     HonestAuditor,
-    Weather,
 )
 from support.swarm import Identity
 
@@ -49,8 +49,9 @@ class StrikingWorld(AgreementWorld):
     """
 
     def __init__(self, seed: int, auditors: int) -> None:
-        calm = Weather(slow=0.0, crash=0.0, outage=0.0)
-        super().__init__(seed, auditors=auditors, liars=max_faulty(auditors), weather=calm)
+        no_faults = FaultRates(slow=0.0, crash=0.0, outage=0.0)
+        liars = max_faulty(auditors)
+        super().__init__(seed, auditors=auditors, liars=liars, fault_rates=no_faults, first_waits=False)
         self.strikes, self.ages = 0, dict[int, float]()
         self._split: dict[int, tuple[ContentId, Proposal]] = {}
         self._signed: set[tuple[EpochRoot, int]] = set()
@@ -171,7 +172,7 @@ def test_auditors_that_split_and_strike_prevent_no_settlement(auditors: int) -> 
 
 def test_after_the_deadline_the_live_root_is_approved_in_the_last_turn() -> None:
     """A posting may lose its quorum when its epoch has no further turn; the next epoch waits for it."""
-    world = AgreementWorld(1, auditors=4, liars=1, silent=True)
+    world = AgreementWorld(1, auditors=4, liars=1, silent=True, first_waits=False)
     end, domain, points = world._end(0), world.manifest.ledger_domain, tuple((a, 5) for a in EARNERS)
     world.now = end + grace_seconds(world.manifest)
     for author in world.honest:

@@ -86,15 +86,18 @@ async def test_an_outage_in_one_task_is_reported_after_the_others_have_run(
     ("seconds", "queued"),
     [
         (-1, {}),
-        (0, {"challenge": 2}),
-        (CHALLENGE_SECONDS - 1, {"challenge": 2}),
+        (0, {}),
+        (CHALLENGE_SECONDS - 1, {"challenge": 1}),
         (CHALLENGE_SECONDS, {"question": 1}),
     ],
 )
 async def test_a_lapsed_question_is_refunded_without_a_recall(
     witness: Witness, seconds: int, queued: dict[str, int]
 ) -> None:
-    """Nobody shows the leaves of the last final epoch: it is recalled in time, or not at all."""
+    """Nobody shows the leaves of the last final epoch: it is recalled in time, or not at all.
+
+    It is recalled once, whatever the number of questions, and first by those whose turn comes earlier.
+    """
     contracts, chain, token = witness.contracts, witness.contracts.chain, witness.contracts.token
     verifier = contracts.verifier
     contracts.settle(98, {NODE.account: 3})

@@ -43,7 +43,7 @@ ATTACKERS: Final = 40
 ASKED_PER_SECOND: Final = 2.0
 
 
-class Siege:
+class FloodedPeer:
     """Bob, who has everything, an auditor that has nothing, and strangers of forty networks."""
 
     def __init__(self, root: Path) -> None:
@@ -108,29 +108,29 @@ class Siege:
 
 async def test_forty_strangers_put_no_auditor_off(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Half a minute suffices for its thousand rollouts; it had none of them after a minute."""
-    siege = Siege(tmp_path)
-    async with siege.running():
+    swarm = FloodedPeer(tmp_path)
+    async with swarm.running():
         await trio.sleep(30)
-        assert siege.lacks() == 0
+        assert swarm.lacks() == 0
 
 
 async def test_an_auditor_that_asks_for_too_much_is_put_off(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """An auditor may be an attacker as well: it has a limit of its own."""
-    siege = Siege(tmp_path)
-    bob = siege.bob
-    siege.strangers.clear()
-    async with siege.running():
+    swarm = FloodedPeer(tmp_path)
+    bob = swarm.bob
+    swarm.strangers.clear()
+    async with swarm.running():
         begun, size_bytes = trio.current_time(), 0
         request = to_fetch_request(tuple(ContentId(each) for each in MISSED)[:MAX_FETCHED])
         while trio.current_time() < begun + 30:
-            answer = await siege.auditor.transport.request(
+            answer = await swarm.auditor.transport.request(
                 bob.peer_id, rollouts_protocol(SWARM), request, max_response_bytes=MAX_FETCH_BYTES
             )
             size_bytes += len(answer)
             await trio.sleep(0.05)
-        left = siege.lacks() * SIZE_BYTES / len(MISSED)
+        left = swarm.lacks() * SIZE_BYTES / len(MISSED)
     most = UPLOAD_TO_AUDITOR.burst + 36 * UPLOAD_TO_AUDITOR.per_second
     assert UPLOAD_TO_AUDITOR.burst < size_bytes + SIZE_BYTES - left <= most
 

@@ -21,7 +21,8 @@ from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
 from sapo_client.node.gossip.catch_up import MAX_FAULTS, MAX_PAGES
-from sapo_client.node.gossip.catch_up_server import LISTING_COST, UPLOAD_TO_NETWORK
+from sapo_client.node.gossip.catch_up_server import LISTING_COST, UPLOAD, UPLOAD_TO_NETWORK
+from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.identifiers import ContentId
@@ -303,10 +304,11 @@ async def test_rollouts_of_the_previous_epoch_are_fetched_and_older_ones_are_not
     assert later.events("caught_up", "refused") == []
 
 
-async def test_a_server_sends_no_network_more_than_its_limit(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(("networks", "limit"), [(1, UPLOAD_TO_NETWORK), (10, UPLOAD)])
+async def test_a_server_sends_neither_a_network_nor_strangers_together_more_than_their_limit(
+    tmp_path: Path, autojump_clock: MockClock, networks: int, limit: Rate
 ) -> None:
-    """Ten peer ids at one address ask for full answers without end."""
+    """Ten peer ids ask for full answers without end, at one address or at one each."""
     hub = MemoryHub()
     bob = GossipHarness(hub, BOB, MANIFEST, tmp_path / "bob")
     bob.certificates.admit(CAROL.certificate(MANIFEST).to_bytes(), bob.now())
@@ -315,7 +317,8 @@ async def test_a_server_sends_no_network_more_than_its_limit(
     )
     for message in long.values():
         bob.gossip.validate_rollout(message, "author")
-    askers = [ListingPeer(hub, f"asker{n}", SWARM, EPOCH, host="203.0.113.9") for n in range(10)]
+    hosts = [f"203.0.113.{1 + n % networks}" for n in range(10)]
+    askers = [ListingPeer(hub, f"asker{n}", SWARM, EPOCH, host=host) for n, host in enumerate(hosts)]
     sent, statuses = 0, set()
     async with running(bob) as nursery:
         for asker in askers:
@@ -334,9 +337,9 @@ async def test_a_server_sends_no_network_more_than_its_limit(
                 assert fetched is not None
                 statuses.add(fetched.status)
                 sent += len(answer)
-            await trio.sleep(0.1)
+            await trio.sleep(1)
         elapsed = trio.current_time() - started
-    most = UPLOAD_TO_NETWORK.burst + elapsed * UPLOAD_TO_NETWORK.per_second
+    most = limit.burst + elapsed * limit.per_second
     assert 0.9 * most < sent < 1.1 * most
     assert statuses == {CatchUpStatus.GIVEN, CatchUpStatus.BUSY}
 

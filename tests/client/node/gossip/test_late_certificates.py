@@ -78,7 +78,7 @@ class Neighbour:
 
 
 @asynccontextmanager
-async def siege(root: Path, *neighbours: Neighbour) -> AsyncIterator[GossipHarness]:
+async def running_node(root: Path, *neighbours: Neighbour) -> AsyncIterator[GossipHarness]:
     """Run a node with these neighbours, which knows Mallory's certificate and not Alice's."""
     [hub] = {id(each.hub): each.hub for each in neighbours}.values()
     node = GossipHarness(hub, NODE, MANIFEST, root, clock=lambda: moment(MANIFEST) + trio.current_time())
@@ -131,7 +131,7 @@ async def test_withholding_a_certificate_does_not_change_the_order_of_arrival(
     expected: dict[int, Rule | tuple[float, ...]],
 ) -> None:
     mallory = Neighbour(MALLORY, MemoryHub(), answered_seconds)
-    async with siege(tmp_path, mallory) as node:
+    async with running_node(tmp_path, mallory) as node:
         if introduced:
             await mallory.send(ALICE.certificate(MANIFEST).to_bytes(), certificates_topic(MANIFEST.swarm_id))
             await until(lambda: node.knows(ALICE))
@@ -149,7 +149,7 @@ async def test_another_forwarder_is_asked_if_the_first_one_does_not_answer(
 ) -> None:
     hub = MemoryHub()
     mallory, bob = Neighbour(MALLORY, hub, NEVER), Neighbour(BOB, hub)
-    async with siege(tmp_path, mallory, bob) as node:
+    async with running_node(tmp_path, mallory, bob) as node:
         await mallory.send(essay(ALICE))
         await trio.sleep(0.2)
         await bob.send(essay(ALICE))
@@ -164,7 +164,7 @@ async def test_a_certificate_that_arrived_meanwhile_is_not_requested(
 ) -> None:
     hub = MemoryHub()
     mallory, bob = Neighbour(MALLORY, hub), Neighbour(BOB, hub)
-    async with siege(tmp_path, mallory, bob) as node:
+    async with running_node(tmp_path, mallory, bob) as node:
         await mallory.send(essay(ALICE))
         await bob.send(essay(ALICE))
         await bob.send(ALICE.certificate(MANIFEST).to_bytes(), certificates_topic(MANIFEST.swarm_id))
@@ -178,7 +178,7 @@ async def test_the_first_forwarder_cannot_evict_a_message_that_others_forward(
 ) -> None:
     hub = MemoryHub()
     mallory, bob = Neighbour(MALLORY, hub, NEVER), Neighbour(BOB, hub, 3.0)
-    async with siege(tmp_path, mallory, bob) as node:
+    async with running_node(tmp_path, mallory, bob) as node:
         await mallory.send(essay(ALICE))
         await bob.send(essay(ALICE))
         for number in range(MAX_OF_A_FORWARDER + 1):
@@ -193,7 +193,7 @@ async def test_an_evicted_message_that_returns_keeps_its_first_arrival_time(
 ) -> None:
     hub = MemoryHub()
     mallory, bob = Neighbour(MALLORY, hub), Neighbour(BOB, hub)
-    async with siege(tmp_path, mallory, bob) as node:
+    async with running_node(tmp_path, mallory, bob) as node:
         mallory.answer_seconds = 6.0
         await mallory.send(essay(ALICE))
         for number in range(MAX_OF_A_FORWARDER):

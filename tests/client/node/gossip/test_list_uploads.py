@@ -1,5 +1,7 @@
 """Repeated requests for the same list are limited to one network's share, for any number of peer ids."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,19 @@ async def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GossipHarnes
     return node
 
 
+@asynccontextmanager
+async def connected(alice: GossipHarness, *peers: MemoryTransport) -> AsyncIterator[None]:
+    """Run a node and peers without one, which are connected to it."""
+    async with trio.open_nursery() as nursery:
+        for transport in (alice.transport, *peers):
+            await nursery.start(transport.run)
+        nursery.start_soon(alice.run)
+        for peer in peers:
+            await peer.connect(alice.address)
+        yield
+        nursery.cancel_scope.cancel()
+
+
 async def certificates(peer: MemoryTransport, alice: GossipHarness, *wanted: Identity) -> tuple[bytes, ...]:
     asked = to_request([each.node for each in wanted]) if wanted else b""
     protocol = certificates_protocol(MANIFEST.swarm_id)
@@ -48,12 +63,7 @@ async def test_one_network_gets_four_lists_at_once_without_limiting_others(
 ) -> None:
     hosts = {"mallory": "203.0.113.7", "mallory-2": "203.0.113.7", "bob": "198.51.100.9"}
     peers = {name: MemoryTransport(alice.hub, name, on_bug=_raise, host=host) for name, host in hosts.items()}
-    async with trio.open_nursery() as nursery:
-        for transport in (alice.transport, *peers.values()):
-            await nursery.start(transport.run)
-        nursery.start_soon(alice.run)
-        for transport in peers.values():
-            await transport.connect(alice.address)
+    async with connected(alice, *peers.values()):
         await trio.sleep(1)
         taken = 0
         for _ in range(SECONDS):
@@ -63,7 +73,25 @@ async def test_one_network_gets_four_lists_at_once_without_limiting_others(
         assert LIMIT.burst / 2 < taken <= LIMIT.burst + (SECONDS + 1) * LIMIT.per_second
         assert {*CERTIFICATES} < {*await certificates(peers["bob"], alice)}
         assert await certificates(peers["bob"], alice, MEMBERS[3]) == (CERTIFICATES[3],)
-        nursery.cancel_scope.cancel()
+
+
+async def test_addresses_that_are_rented_together_get_four_networks_share(
+    alice: GossipHarness, autojump_clock: MockClock
+) -> None:
+    names = [f"mallory-{number}" for number in range(1, 13)]
+    peers = {
+        name: MemoryTransport(alice.hub, name, on_bug=_raise, host=f"203.0.113.{number}")
+        for number, name in enumerate(names, 1)
+    }
+    peers["bob"] = MemoryTransport(alice.hub, "bob", on_bug=_raise, host="203.0.114.1")
+    async with connected(alice, *peers.values()):
+        await trio.sleep(1)
+        begin, taken = trio.current_time(), 0
+        for name in (*names, *names, *names, *names):
+            taken += sum(map(len, await certificates(peers[name], alice)))
+        four = LIMIT.times(4)
+        assert four.burst / 2 < taken <= four.burst + (trio.current_time() - begin + 1) * four.per_second
+        assert {*CERTIFICATES} < {*await certificates(peers["bob"], alice)}
 
 
 async def test_requests_over_a_limit_are_not_read(alice: GossipHarness, autojump_clock: MockClock) -> None:
@@ -77,17 +105,12 @@ async def test_requests_over_a_limit_are_not_read(alice: GossipHarness, autojump
 
     alice.gossip.open_contributions(contributions)
     protocol = contributions_protocol(MANIFEST.swarm_id)
-    async with trio.open_nursery() as nursery:
-        for transport in (alice.transport, mallory):
-            await nursery.start(transport.run)
-        nursery.start_soon(alice.run)
-        await mallory.connect(alice.address)
+    async with connected(alice, mallory):
         for _ in range(SECONDS):
             await mallory.request(alice.peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
             await trio.sleep(1)
         assert len(read) <= (LIMIT.burst + SECONDS * LIMIT.per_second) / LOOK
         assert read
-        nursery.cancel_scope.cancel()
 
 
 def test_the_limit_allows_four_full_responses() -> None:

@@ -232,7 +232,7 @@ def ids(people: Iterable[Identity]) -> set[str]:
     return {peer_id_from_key(who.node) for who in people}
 
 
-def besiege(known: RecordDirectory) -> None:
+def send_attackers_records(known: RecordDirectory) -> None:
     """Send one record from each of two hundred networks, under free accounts and keys."""
     for number in range(200):
         who = Identity(1000 + number)
@@ -244,7 +244,7 @@ def test_records_from_a_chosen_peer_keep_their_share_of_an_island_under_attack()
     known, honest = directory(), [Identity(number) for number in range(2, 12)]
     for who in honest:
         assert known.take(record(who), replace(at(TELLER), chosen=True), NOW)
-    besiege(known)
+    send_attackers_records(known)
     assert len(kept_by(known)) == MAX_ON_ISLAND
     assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN]
 
@@ -267,7 +267,7 @@ def test_a_record_also_sent_by_a_chosen_peer_counts_as_this_peers() -> None:
     for who in honest:
         assert known.take(record(who), at(OTHER), NOW)
         assert not known.take(record(who), replace(at(TELLER), chosen=True), NOW)
-    besiege(known)
+    send_attackers_records(known)
     assert ids(honest) <= kept_by(known)
 
 
@@ -294,7 +294,7 @@ def test_vouched_accounts_keep_half_of_the_records_of_an_island() -> None:
     )
     for who in bonded:
         assert known.take(record(who), at(TELLER), NOW)
-    besiege(known)
+    send_attackers_records(known)
     for number in range(40):  # and the attackers are chosen
         who = Identity(2000 + number)
         known.take(
@@ -346,7 +346,7 @@ def test_with_too_many_islands_own_ones_are_evicted_last() -> None:
         lambda node, *_: frozenset({places[node]}),
         random.Random(7),
         carried=lambda: frozenset({0}),
-        most_records=20,
+        max_records=20,
     )
     for number, who in enumerate(people):
         assert known.take(record(who), at(f"130.{number}.7.7", who), NOW) or len(known) == 20

@@ -40,6 +40,7 @@ async def main():
     shutdown = Shutdown()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shutdown.watch_signals)
+        shutdown.has_started = True
         shutdown.reopen("the swarm's terms change")
         await trio.testing.wait_all_tasks_blocked()
         print("ready", flush=True)

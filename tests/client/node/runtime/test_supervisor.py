@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.file_limit import largest_file
 from trio.testing import MockClock
 
 from sapo_client.errors import SapoError
@@ -19,13 +20,13 @@ from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.runtime.supervisor import (
     FIRST_PAUSE_SECONDS,
     HEALTHY_SECONDS,
-    LONGEST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
     Supervisor,
     find_sapo_error,
 )
 from sapo_client.observe.events import EventLog, read_events
 from sapo_client.observe.findings import FindingCode
-from sapo_client.observe.health import WAITED_SECONDS, PolicyEvent
+from sapo_client.observe.health import INTERVAL_SECONDS, WAITED_SECONDS, PolicyEvent
 
 TOLD = SapoError("the disk is full", hint="free some space", exit_code=8)
 
@@ -64,7 +65,7 @@ async def test_a_failing_service_is_tried_again_ever_more_slowly(
 ) -> None:
     starts, service = failing(9)
     await supervisor.keep("node", service)
-    assert pauses(starts) == [0.5, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert pauses(starts) == [0.5, 1, 2, 4, 8, 16, 32, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
     written = [(e["event"], e["service"], e["error"]) for e in read_events(path)]
     assert written == [("service_failed", "node", f"ValueError('fault {n}')") for n in range(1, 10)]
     assert all("in service" in str(event["trace"]) for event in read_events(path))
@@ -144,6 +145,25 @@ async def test_a_full_disk_is_waited_for_and_reported_as_such(
     assert told.recent() == (PolicyEvent(FindingCode.DISK_FULL, text),)
     await trio.sleep(WAITED_SECONDS + 1)
     assert told.recent() == (), "it is over once nothing fails any more"
+
+
+async def test_a_full_disk_is_over_as_soon_as_there_is_space(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock
+) -> None:
+    """The part that waits retries within a minute; the operator sees at once that the space was enough."""
+    told = PolicyEvents(path.parent / "learner" / "checkpoints")
+    (path.parent / "learner").mkdir()
+    supervisor._events.listen(told.note)
+    full = PolicyEvent(FindingCode.DISK_FULL, f"the disk is full: free space in {path.parent}")
+    with largest_file(path.stat().st_size + 2**20 - 1):
+        try:
+            await write_to_full_disk()
+        except OSError as error:
+            supervisor.note_bug(error)
+        assert told.recent() == (full,)
+        await trio.sleep(INTERVAL_SECONDS + 1)
+        assert told.recent() == (full,), "no MiB can be written"
+    assert told.recent() == ()
 
 
 async def test_cancellation_is_no_failure(supervisor: Supervisor, path: Path) -> None:

@@ -20,20 +20,19 @@ from support.verification_harness import VerificationHarness
 
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.training.account_waits import AccountWaits
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import (
     MAX_COMPARISONS,
     MAX_NATS,
     MAX_QUARANTINED,
     MAX_SETBACKS,
-    SINGLE_SETBACKS,
     SURE_RATIO,
     CanaryFile,
     CanaryState,
     HeldOutResult,
     evidence,
 )
+from sapo_client.node.training.harm_rates import HarmRates, PastComparison
 from sapo_client.node.training.others_text import NOTHING, AnswerPair
 from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_protocol.identifiers import Account, ContentId
@@ -128,7 +127,7 @@ class TrainingHarness:
         watch = self.canary._watch
         if watch is None:
             return None
-        return replace(watch, last=None, by_family=(), best=(), accounts=AccountWaits())
+        return replace(watch, last=None, by_family=(), best=(), accounts=HarmRates())
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]
@@ -174,14 +173,18 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
 
         assert back["blamed"] == [EVIL.account.hex()]
         assert node.canary._watch is not None
-        [blamed] = node.canary._watch.accounts.blamed
-        rounds = 4 * blamed.waits
-        assert [await node.round(poisoned=True) for _ in range(rounds)] == [0] * rounds, "alone from here"
+        assert node.canary._watch.accounts.comparisons == (PastComparison((EVIL.account,), has_harmed=True),)
+        assert [await node.round(poisoned=True) for _ in range(4)] == [0] * 4, "alone from here"
         alone = node.told("canary")[1:]
-        assert [(each["lost"], each["external"]) for each in alone] == [(0, 0)] * blamed.waits
+        assert [(each["lost"], each["external"]) for each in alone] == [(0, 0)]
+        watch = node.canary._watch
+        while EVIL.account in watch.accounts.waiting:
+            watch = replace(watch, accounts=watch.accounts.idle(random.Random(0)))
+        node.canary._apply(watch)
         assert await node.round(poisoned=True) == 4, "again"
-        assert node.learner.step == 4 + rounds + 1, "steps are counted on"
+        assert node.learner.step == 4 + 4 + 1, "steps are counted on"
 
+        node.canary._parts.file.write(watch)
         again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
         assert again.canary._watch == node.canary._watch
@@ -300,7 +303,7 @@ async def test_when_text_of_others_helps_the_shadow_becomes_the_policy(tmp_path:
         error = math.sqrt(((among + 1) / 34 - (difference / 34) ** 2) / 34)
         mean = sum(items) / 32
         last = HeldOutResult(4, 32, mean, mean, 0.0, shadow_step=0, lead=lead, lead_error=error)
-        used = AccountWaits(used=(EVIL.account,), cleared=(EVIL.account,))
+        used = HarmRates((EVIL.account,), (PastComparison((EVIL.account,), has_harmed=False),))
         assert node.canary._watch == CanaryState(
             checks=1, shadow_step=4, last=last, best=(0.0,), accounts=used
         )
@@ -501,17 +504,11 @@ def test_each_setback_lasts_longer_until_text_of_others_has_helped() -> None:
     assert replace(watch, won=64).kept(0).set_back(rng).waits == 1
 
 
-def test_only_after_some_harm_in_a_row_no_text_of_others_is_used() -> None:
-    watch, opened, rng = CanaryState(), list[int](), random.Random(0)
-    for _ in range(SINGLE_SETBACKS + 3):
-        used = replace(watch, accounts=AccountWaits(used=(OTHER.account,), blamed=watch.accounts.blamed))
-        watch, waited = used.set_back(rng), 0
-        while watch.opening == 0:
-            watch, waited = watch.passed(), waited + 1
-        opened.append(waited)
-    assert opened == [0, 0, 0, 2, 3, 5]
-    [blamed] = watch.accounts.blamed
-    assert (blamed.account, blamed.setbacks) == (OTHER.account, SINGLE_SETBACKS + 3)
+def test_text_of_others_is_used_on_if_it_is_known_whose_was_trained() -> None:
+    watch = CanaryState(accounts=HarmRates(used=(OTHER.account,)))
+    after = watch.set_back(random.Random(0))
+    assert after == replace(watch, accounts=watch.accounts.ended(random.Random(0), has_harmed=True))
+    assert after.accounts.waiting == {OTHER.account}
 
 
 def test_the_lead_covers_the_last_checks_and_ends_with_the_comparison() -> None:

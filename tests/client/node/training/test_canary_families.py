@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.self_scored import SelfScored
+from support.simulated_policies import ALIKE, SimulatedPolicies, simulated_canary
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
-from sapo_client.node.training.account_waits import AccountWaits, Blamed
-from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import MAX_COMPARISONS, SPOILT_DOUBT, CanaryFile, CanaryState
 from sapo_client.node.training.family_evidence import NO_TASKS, BestLevels, Comparison, Losses
-from sapo_client.observe.events import EventLog, read_events
-from sapo_protocol.identifiers import Account
+from sapo_client.node.training.harm_rates import HarmRates, PastComparison
+from sapo_client.observe.events import read_events
 from sapo_protocol.manifest import Limits
 from sapo_verification.types import Demonstration, SampledBatch
 
@@ -26,47 +25,6 @@ OWN, OTHER = Identity(1), Identity(2)
 NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "decimal_arithmetic")
 FAMILIES = make_suite("nano", NAMES).families
 KNOWN = 0
-ALIKE = 0.7
-"""Part of the items on which a policy and its shadow answer alike, as in the lab's runs."""
-
-
-class Twins:
-    """A learner whose policy and shadow are right with given chances in each family.
-
-    Attributes:
-        policy: chance of the policy, by family.
-        good: that of its shadow.
-    """
-
-    def __init__(
-        self, checker: SelfScored, policy: Sequence[float], shadow: Sequence[float], seed: int
-    ) -> None:
-        self.checker, self.policy, self.good = checker, list(policy), list(shadow)
-        self.step = self.kept = self.returned = 0
-        self._rng = random.Random(seed)
-        self._luck: list[float] = []
-
-    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        self._luck = [self._rng.random() for _ in prompts]
-        return self._said(self.policy, self._luck)
-
-    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        luck = [one if self._rng.random() < ALIKE else self._rng.random() for one in self._luck]
-        return self._said(self.good, luck)
-
-    async def keep_good(self) -> None:
-        self.good = list(self.policy)
-        self.kept += 1
-
-    async def roll_back(self, planters: Collection[Account] = ()) -> None:
-        self.policy = list(self.good)
-        self.returned += 1
-
-    def _said(self, chances: Sequence[float], luck: Sequence[float]) -> tuple[bytes, ...]:
-        asked = self.checker.families[-len(luck) :]
-        return tuple(
-            b"right" if one < chances[each] else b"wrong" for each, one in zip(asked, luck, strict=True)
-        )
 
 
 class Watched:
@@ -75,24 +33,13 @@ class Watched:
     def __init__(self, folder: Path, policy: Sequence[float], shadow: Sequence[float], seed: int) -> None:
         checker = SelfScored(NAMES)
         self.folder = folder
-        self.learner = Twins(checker, policy, shadow, seed)
+        self.learner = SimulatedPolicies(checker, policy, shadow, random.Random(seed))
         manifest = make_manifest(
             suite=make_suite("nano", NAMES),
             limits=Limits(slots_per_epoch=2**20, max_completions=8, points_per_epoch=16),
         )
         self.desk = VerificationHarness((OWN, OTHER), manifest=manifest)
-        parts = CanaryParts(
-            learner=self.learner,
-            checkers=checker,
-            sampler=self.desk.sampler,
-            pool=self.desk.pool,
-            demonstrations=self.desk.engine.demonstrations,
-            events=EventLog(folder / "events.jsonl", clock=lambda: 0.0),
-            file=CanaryFile(folder / "canary.json", FAMILIES, fresh=True),
-            secret=b"secret %d" % seed,
-            families=len(NAMES),
-        )
-        self.canary = Canary(CanarySettings(every_rounds=1), parts)
+        self.canary = simulated_canary(folder, self.desk, self.learner, secret=b"secret %d" % seed)
         self._batch_of_other: SampledBatch | None = None
 
     async def checks(self, number: int) -> None:
@@ -147,7 +94,7 @@ async def test_gains_in_three_families_do_not_hide_the_loss_of_one(tmp_path: Pat
     assert {account for account, _ in watched.desk.sampler.quarantine} <= {OTHER.account}
     state = watched.canary._watch
     assert state is not None
-    assert [each.account for each in state.accounts.blamed] == [OTHER.account]
+    assert PastComparison((OTHER.account,), has_harmed=True) in state.accounts.comparisons
     assert state.opening == 4, "others' text is used but for that account's"
 
 
@@ -279,7 +226,16 @@ def test_a_family_seems_lost_lately_with_less_than_half_of_enough_right_answers(
 
 CHECKED = tuple(Comparison(16, place, 1, 2) for place in range(len(NAMES)))
 BEST = (0.8, 0.0, 0.5, 0.4)
-ACCOUNTS = AccountWaits((OWN.account, OTHER.account), (OWN.account,), (Blamed(OTHER.account, 3, 5),))
+ACCOUNTS = HarmRates(
+    (OWN.account,),
+    (
+        PastComparison((OWN.account, OTHER.account), has_harmed=True),
+        PastComparison((OWN.account,), has_harmed=False),
+    ),
+    frozenset({OTHER.account}),
+    new_chance=0.25,
+    lot=2**64 - 1,
+)
 STORED = CanaryState(
     checks=2,
     comparisons=1,
@@ -316,9 +272,9 @@ def test_the_file_of_an_earlier_version_has_families_by_place(tmp_path: Path) ->
     assert CanaryFile(path, FAMILIES).read() == STORED
     del plain["accounts"]
     path.write_text(json.dumps({**plain, "by_family": [CHECKED], "best": BEST}))
-    assert CanaryFile(path, FAMILIES).read() == replace(STORED, accounts=AccountWaits()), "and no accounts"
+    assert CanaryFile(path, FAMILIES).read() == replace(STORED, accounts=HarmRates()), "and no accounts"
     new = make_suite("nano", ("binary_matrix",)).families
-    nobody = replace(STORED, accounts=AccountWaits())
+    nobody = replace(STORED, accounts=HarmRates())
     longer = replace(nobody, by_family=((*CHECKED, NO_TASKS),), best=(*BEST, 0.0))
     assert CanaryFile(path, (*FAMILIES, *new)).read() == longer
     unknown = replace(nobody, by_family=(), best=())
@@ -329,22 +285,51 @@ def test_the_file_of_an_earlier_version_has_families_by_place(tmp_path: Path) ->
 @pytest.mark.parametrize("checks", ["[3]", "null", '[{"basic_arithmetic/nano": [1, 2, 3]}]', "[[null, 1]]"])
 def test_a_damaged_file_is_no_state(tmp_path: Path, best: str, checks: str) -> None:
     path = tmp_path / "canary.json"
-    accounts = '"accounts": {"blamed": [["' + OTHER.account.hex() + '", 1]]}'
+    accounts = '"accounts": {"comparisons": [[["' + OTHER.account.hex() + '"], 1]]}'
     for part in (f'"best": {best}', f'"by_family": {checks}', accounts):
         path.write_text(f'{{"quarantined": [], {part}}}')
         assert CanaryFile(path, FAMILIES).read() is None
 
 
 @pytest.mark.parametrize(
-    "numbers", ["1", "-1, 1", "1, -1", '"1", 1', '1, "1"', "1, 1.5", "1, null", "1, 1, 1"]
+    ("name", "value"),
+    [
+        ("used", '"x"'),
+        ("used", "[1]"),
+        ("used", '["0x12"]'),
+        ("comparisons", "[[]]"),
+        ("comparisons", "[[[], true, 1]]"),
+        ("comparisons", '[["x", true]]'),
+        ("waiting", "null"),
+        ("new_chance", "1.5"),
+        ("new_chance", "null"),
+        ("lot", '"1"'),
+        ("blamed", "[1]"),
+        ("blamed", "[[1, 1, 1]]"),
+    ],
 )
-def test_a_file_with_damaged_waits_of_accounts_is_no_state(tmp_path: Path, numbers: str) -> None:
+def test_a_file_with_damaged_accounts_is_no_state(tmp_path: Path, name: str, value: str) -> None:
     path = tmp_path / "canary.json"
-    text = f'{{"quarantined": [], "accounts": {{"blamed": [["{OTHER.account.hex()}", %s]]}}}}'
-    path.write_text(text % "1, 1")
+    path.write_text(
+        '{"quarantined": [], "accounts": {"used": [], "comparisons": [[[], true]], "waiting": []}}'
+    )
     assert CanaryFile(path, FAMILIES).read() is not None
-    path.write_text(text % numbers)
+    path.write_text(f'{{"quarantined": [], "accounts": {{"{name}": {value}}}}}')
     assert CanaryFile(path, FAMILIES).read() is None
+
+
+def test_accounts_that_waited_in_an_earlier_version_wait_on(tmp_path: Path) -> None:
+    """It stored how often harm was blamed on them, and the checks until they were used again."""
+    path = tmp_path / "canary.json"
+    own, other = OWN.account.hex(), OTHER.account.hex()
+    accounts = {"used": [own], "cleared": [own], "blamed": [[other, 3, 5]]}
+    path.write_text(json.dumps({"quarantined": [], "accounts": accounts}))
+    turns = (PastComparison((OTHER.account,), has_harmed=True),)
+    expected = HarmRates((OWN.account,), turns, frozenset({OTHER.account}))
+    assert CanaryFile(path, FAMILIES).read() == CanaryState(accounts=expected)
+    accounts["blamed"] = []
+    path.write_text(json.dumps({"quarantined": [], "accounts": accounts}))
+    assert CanaryFile(path, FAMILIES).read() == CanaryState(accounts=HarmRates((OWN.account,)))
 
 
 @pytest.mark.parametrize("level", ["null", '"1"', "-1", "1.5", "NaN", "[]"])

@@ -10,7 +10,7 @@ import pytest
 import trio
 from support.self_scored import SelfScored
 
-from sapo_client.node.training.family_evidence import FALSE_WAITS, Comparison, Losses
+from sapo_client.node.training.family_evidence import FALSE_WAITS, BestLevels, Comparison, Kept, Losses
 from sapo_client.node.training.promotion import Promotion
 from sapo_client.observe.events import EventLog
 
@@ -122,3 +122,34 @@ def test_a_candidate_that_keeps_half_of_a_family_rarely_waits(policy: float, can
             found |= bool(losses.spoilt)
         spoilt += found
     assert spoilt <= 1.5 * FALSE_WAITS * 200
+
+
+def test_a_level_is_measured_from_sixteen_tasks_on_and_before_it_nothing_is_kept() -> None:
+    levels = BestLevels([0.0, 0.0, 0.0])
+    nothing_known = Comparison(40, 0, 30, 0)
+    assert not levels.may_be_kept_by_old(0, nothing_known)
+    levels.learn({0: Comparison(15, 15, 0, 0), 1: Comparison(16, 10, 0, 6), 2: Comparison(16, 3, 5, 2)})
+    surely = 1 / (1 + 2.5**2 / 16)  # Wilson's lower bound of sixteen of sixteen
+    assert list(levels.levels) == pytest.approx([0.0, surely, 0.0])
+    assert levels.part_of(1) == pytest.approx(surely / 2)
+    assert levels.may_be_kept_by_old(1, Comparison(16, 4, 0, 0))
+    assert not levels.may_be_kept_by_old(1, Comparison(400, 40, 0, 0))
+
+
+@pytest.mark.parametrize(("right", "unproven"), [(4, []), (8, [0])])
+def test_a_family_asks_for_a_proof_if_the_old_policy_may_know_it(right: int, unproven: list[int]) -> None:
+    """Of forty tasks: Wilson's upper bound at 1.5 deviations is 0.19 for four, 0.31 for eight."""
+    kept = Kept(1, BestLevels([0.0]))
+    kept.learn({0: Comparison(40, 0, 0, right)})
+    assert kept.unproven == unproven
+
+
+@pytest.mark.parametrize(("right", "unproven"), [(160, []), (68, [0])])
+def test_half_of_the_best_level_has_to_be_proven_whoever_was_right_on_the_same_tasks(
+    right: int, unproven: list[int]
+) -> None:
+    """Of two hundred tasks; the level is 0.8. The old policy is right where the new one is."""
+    kept = Kept(1, BestLevels([0.8]))
+    for _ in range(4):
+        kept.learn({0: Comparison(50, right // 4, 0, 0)})
+    assert kept.unproven == unproven

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import trio
 from support.self_scored import SelfScored
 
+from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.training.family_evidence import FALSE_KEEPS, BestLevels, Comparison, Kept
 from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.promotion import Promotion
@@ -33,12 +35,17 @@ Chances = Mapping[int, tuple[float, float]]
 
 
 class Learning:
-    """A learner whose policy and candidate are right with given chances; a promoted one is the policy."""
+    """A learner whose policy and candidate are right with given chances; a promoted one is the policy.
+
+    Attributes:
+        crashes: number of next promotions in which it dies.
+    """
 
     def __init__(self, checker: SelfScored, chances: Chances, seed: int) -> None:
         self.checker, self.chances, self._rng = checker, dict(chances), random.Random(seed)
-        self.promoted = 0
+        self.promoted = self.crashes = 0
         self.asked: list[list[int]] = []
+        self.of_policy: list[tuple[int, bytes]] = []
 
     async def compare(
         self, prompts: Sequence[str], *, seed: int
@@ -49,9 +56,13 @@ class Learning:
             tuple(b"right" if self._rng.random() < self.chances[each][which] else b"wrong" for each in asked)
             for which in (0, 1)
         )
+        self.of_policy.extend(zip(asked, policy, strict=True))
         return policy, candidate
 
     async def promote(self) -> None:
+        if self.crashes:
+            self.crashes -= 1
+            raise LearnerCrashed("it died")
         self.promoted += 1
 
 
@@ -91,10 +102,15 @@ class Trial:
         return None
 
     @property
-    def unproven(self) -> list[int]:
+    def events(self) -> list[dict[str, object]]:
+        """The comparisons."""
+        found = [json.loads(line) for line in (self._folder / "events.jsonl").read_text().splitlines()]
+        return [{key: value for key, value in each.items() if key not in ("time", "seq")} for each in found]
+
+    @property
+    def unproven(self) -> object:
         """The families that are in doubt after the last round."""
-        [*_, last] = [json.loads(line) for line in (self._folder / "events.jsonl").read_text().splitlines()]
-        return list(last["unproven"])
+        return self.events[-1]["unproven"]
 
 
 GAINED = {1: (0.0, 0.8), 2: (0.0, 0.8), 3: (0.8, 0.8), 4: (0.8, 0.8)}
@@ -171,6 +187,30 @@ def test_best_levels_bound_promotions_over_a_restart(tmp_path: Path, fresh: bool
     assert before.rounds_until(30) is not None
     after = Trial(tmp_path, {KNOWN: (0.45, 0.27), **GAINED}, file=LevelFile(path, families, fresh=fresh))
     assert (after.rounds_until(60) is not None) is fresh
+
+
+def test_a_crash_while_promoting_leaves_no_level_of_a_promotion_that_never_was(tmp_path: Path) -> None:
+    path, families = tmp_path / "levels.json", suite("nano", NAMES).families
+    trial = Trial(tmp_path, {KNOWN: (0.8, 0.8), **GAINED}, file=LevelFile(path, families))
+    trial.learner.crashes = 1
+    with pytest.raises(LearnerCrashed):
+        trial.rounds_until(30)
+    assert not path.exists()
+    before = trial.events
+    assert [each["promoted"] for each in before] == [False] * len(before)
+    assert trial.rounds_until(30) == 1, "all that was found out still counts"
+    assert [each["promoted"] for each in trial.events] == [*[False] * len(before), True]
+    answers = Counter(trial.learner.of_policy)
+    right = [answers[place, b"right"] for place in range(len(NAMES))]
+    wrong = [answers[place, b"wrong"] for place in range(len(NAMES))]
+    wanted = BestLevels([0.0] * len(NAMES))
+    wanted.learn(
+        {
+            place: Comparison(right[place] + wrong[place], both=right[place], won=0, lost=0)
+            for place in range(len(NAMES))
+        }
+    )
+    assert LevelFile(path, families).read() == list(wanted.levels)
 
 
 def test_stored_levels_are_of_the_familys_name_and_level(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class EndlessConnection:
     is_initiator: bool = False
     reads: int = 0
 
-    async def read(self, _most_bytes: int | None = None) -> bytes:
+    async def read(self, _max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         self.reads += 1
         if self.reads > self.most:
@@ -97,8 +97,8 @@ def test_an_honest_relay_of_short_messages_passes_with_as_many_control_messages(
     meter, passed, per_second = Meter(LIMITS), 0, int(LIMITS.messages.per_second)
     for number in range(30 * per_second):
         now = number / per_second
-        passed += meter.take("relay", 1, max(200, LIMITS.least_rpc_bytes), now)
-        passed += meter.take("relay", 0, max(40, LIMITS.least_rpc_bytes), now)
+        passed += meter.take("relay", 1, max(200, LIMITS.min_rpc_bytes), now)
+        passed += meter.take("relay", 0, max(40, LIMITS.min_rpc_bytes), now)
     assert passed == 2 * 30 * per_second
 
 

@@ -15,7 +15,7 @@ from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.p2p.mesh import DEGREE, DEGREE_HIGH, DEGREE_LOW
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.supply import MIN_ANNOUNCED, SETTLED_HEARTBEATS
-from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS
+from sapo_client.swarm.upload_budget import MIN_NEIGHBOURS
 
 PEERS = [ID.from_base58(peer_id_from_key(bytes([number]) * 32)) for number in range(1, 41)]
 USEFUL, *SILENT = PEERS
@@ -130,7 +130,7 @@ async def test_a_node_far_over_its_budget_has_the_fewest_neighbours_and_announce
             mesh.pubsub.peer_queues[peer] = RpcQueue(1000)
         mesh._follow_budget()
         mesh.mesh_heartbeat()
-    assert len(mesh.mesh[tools.TOPIC]) == FEWEST_NEIGHBOURS
+    assert len(mesh.mesh[tools.TOPIC]) == MIN_NEIGHBOURS
     assert len(mesh.gossip_heartbeat()) == MIN_ANNOUNCED
     for _ in range(60):
         mesh._follow_budget()

@@ -22,7 +22,7 @@ def identity(number: int, size: int = 8) -> bytes:
 
 
 def test_the_oldest_messages_are_dropped_beyond_the_bytes() -> None:
-    cache = ContentCache(3, 30, most_bytes=40)
+    cache = ContentCache(3, 30, max_bytes=40)
     for number in range(7):
         cache.put(message(number))
         cache.put(message(number))
@@ -44,7 +44,7 @@ def test_all_askers_get_one_object_each_a_few_times() -> None:
 
 
 def test_a_message_larger_than_all_is_not_kept() -> None:
-    cache = ContentCache(3, 30, most_bytes=40)
+    cache = ContentCache(3, 30, max_bytes=40)
     cache.put(message(0))
     cache.put(message(1, 41))
     assert cache.recent(TOPIC) == []
@@ -56,7 +56,7 @@ def test_a_message_larger_than_all_is_not_kept() -> None:
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 20), st.integers(8, 30))), max_size=60))
 def test_it_holds_the_newest_messages_that_fit(course: list[tuple[int, int] | None]) -> None:
     """None is a heartbeat. A model keeps what came within five of them, oldest first."""
-    cache, held, beat = ContentCache(2, 5, most_bytes=60), dict[bytes, tuple[int, int]](), 0
+    cache, held, beat = ContentCache(2, 5, max_bytes=60), dict[bytes, tuple[int, int]](), 0
     for step in course:
         if step is None:
             cache.shift()

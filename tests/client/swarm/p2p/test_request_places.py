@@ -46,7 +46,7 @@ class AskedStream:
         self.muxed_conn = SimpleNamespace(peer_id=self.peer_id)
         self.parts.append(frame(self.request))
 
-    async def read(self, _most_bytes: int) -> bytes:
+    async def read(self, _max_bytes: int) -> bytes:
         """Return the request once it is written."""
         if not self.parts:
             raise StreamEOF

@@ -236,7 +236,7 @@ async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_without_penalty(
         for number in range(2000):
             await swarm.nodes["relay"].publish(TOPIC, number.to_bytes(2, "big"))
             await trio.sleep(0.01)
-        most = limits.most_growth * (limits.messages.burst + 20 * limits.messages.per_second)
+        most = limits.max_growth * (limits.messages.burst + 20 * limits.messages.per_second)
         assert 0.9 * most < len(swarm.data("victim")) <= most
         assert (victim.score("relay"), len(victim.peers())) == (0, 1)
 

@@ -30,7 +30,7 @@ class SelectiveRelay(MeshNode):
             super()._send(peer_id, message, way)
 
 
-class Siege:
+class SurroundedVictim:
     """Honest nodes and as many attackers, of which the victim has one honest peer and all attackers."""
 
     def __init__(self) -> None:
@@ -82,9 +82,9 @@ class Siege:
 
 
 def test_an_author_with_one_honest_peer_is_heard_in_time() -> None:
-    siege = Siege()
-    siege.run()
-    delays = list(siege.delays())
+    swarm = SurroundedVictim()
+    swarm.run()
+    delays = list(swarm.delays())
     assert len(delays) == SECONDS * (HONEST - 1)
     assert [delay for delay in delays if delay is None or delay > 4] == []
 
