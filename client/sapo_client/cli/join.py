@@ -120,7 +120,7 @@ def join(
     if alone:
         _require_no_swarm(manifest=manifest, bootstrap=bootstrap, listen=listen, rpc=rpc, audit=audit)
     resolved = common.resolve(flags)
-    public = keystore.read(path := _identity_file(resolved.config.identity, invitation))
+    public = keystore.read(path := _identity_file(resolved.config.identity))
     start = StoppableStart(DataDir(resolved.config.data_dir))
     try:
         with start.begun():
@@ -240,17 +240,16 @@ def _accept(common: Common, invitation: str, config: Config) -> None:
     accept(common, invitation, DataDir(config.data_dir).create())
 
 
-def _identity_file(identity: str | None, invitation: str | None) -> Path:
+def _identity_file(identity: str | None) -> Path:
     """Return the file of the identity; without a choice it is that of `sapo keys new key`."""
     from sapo_client.errors import ExitCode, SapoError
     from sapo_client.keystore import locate
 
     path = locate(identity)
     if identity is None and not path.exists():
-        again = "run the same command again" if invitation else "then: sapo join --identity key"
         raise SapoError(
             "no identity is given",
-            hint=f"make one with `sapo keys new key`, {again}",
+            hint="make one with `sapo keys new key`, and run the same command again",
             exit_code=ExitCode.KEYSTORE,
         )
     return path

@@ -310,11 +310,17 @@ class NodeApp:
         with trio.CancelScope(deadline=deadline, shield=True) as waiting:
             try:
                 await self._learner.checkpoint()
+                self._tell_saved()
             except (LearnerCrashed, SapoError) as error:
                 self._tell_unsaved(str(error))
         if waiting.cancelled_caught:
             self._tell_unsaved(f"it was given up after {LAST_CHECKPOINT_SECONDS:.0f} s")
         self._reports().keep(stopped=True)
+
+    def _tell_saved(self) -> None:
+        if not self._shutdown.reopens:
+            saved = f"stopped at step {self._learner.step}, and its checkpoint is written"
+            print(f"{saved}: the next start goes on from there", file=sys.stderr)
 
     def _tell_unsaved(self, why: str) -> None:
         told = f"the last checkpoint was not written: {why}; the next start goes on from the one before it"
