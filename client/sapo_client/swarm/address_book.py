@@ -128,6 +128,11 @@ class AddressBook:
             entry.bootstrap = True
             entry.add(address, self._limits.max_addresses_per_peer, Proof.MET)
 
+    def is_bootstrap(self, peer_id: str) -> bool:
+        """Return whether a peer was added as one that is never dropped."""
+        entry = self._entries.get(peer_id)
+        return entry is not None and entry.bootstrap
+
     def learn(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that a peer sent; the newest address of a peer is tried first.
 

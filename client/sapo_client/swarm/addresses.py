@@ -18,7 +18,7 @@ _FORM: Final = re.compile(
 )
 _LISTEN_FORM: Final = re.compile(r"/(?P<kind>ip4|ip6)/(?P<host>[0-9A-Fa-f.:]{2,45})/tcp/(?P<port>[0-9]{1,5})")
 _UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, never bound
-_THIS_MACHINE: Final = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/8", "::1/128", "::/128")))
+_THIS_MACHINE: Final = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/8", "::/96")))
 _LOCAL_NETWORKS: Final = tuple(
     map(
         ipaddress.ip_network,
@@ -28,14 +28,21 @@ _LOCAL_NETWORKS: Final = tuple(
             "192.168.0.0/16",
             "169.254.0.0/16",
             "100.64.0.0/10",
+            "64:ff9b:1::/48",  # translation within a network, RFC 8215
             "fc00::/7",
             "fe80::/10",
+            "fec0::/10",
         ),
     )
 )
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+"""Where a translator gives IPv6 hosts the IPv4 internet, RFC 6052."""
 _NUMERIC_NAME: Final = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 """Forms that resolvers parse as an IPv4 address, as 127.1 or 0x7f000001; no DNS name ends like this."""
 _LOCAL_NAMES: Final = re.compile(r"(.+\.)?(local|lan|internal|home\.arpa|localdomain)|[^.]+")
+
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Scope(IntEnum):
@@ -55,11 +62,20 @@ def scope_of(host: str) -> Scope:
         if name == "localhost" or name.endswith(".localhost"):
             return Scope.MACHINE
         return Scope.NETWORK if _LOCAL_NAMES.fullmatch(name) else Scope.INTERNET
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    address = _within(address)
     if any(address in network for network in _THIS_MACHINE):
         return Scope.MACHINE
     return Scope.NETWORK if any(address in network for network in _LOCAL_NETWORKS) else Scope.INTERNET
+
+
+def _within(address: IpAddress) -> IpAddress:
+    """Return the IPv4 address that an IPv6 address leads to: mapped, translated (NAT64), 6to4 or Teredo."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo
+    return address.ipv4_mapped or address.sixtofour or (teredo[1] if teredo is not None else address)
 
 
 def network_of(host: str) -> str:
@@ -69,10 +85,9 @@ def network_of(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return ".".join(host.lower().rstrip(".").split(".")[-2:])
+    address = _within(address)
     if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
+        return str(address)
     return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 

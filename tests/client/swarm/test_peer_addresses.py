@@ -82,6 +82,9 @@ def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
         ("::1", Scope.MACHINE),
         ("::ffff:127.0.0.1", Scope.MACHINE),
         ("0.0.0.7", Scope.MACHINE),
+        ("64:ff9b::127.0.0.1", Scope.MACHINE),  # NAT64 of this machine
+        ("2002:7f00:1::1", Scope.MACHINE),  # 6to4 of it
+        ("::127.0.0.1", Scope.MACHINE),
         ("localhost", Scope.MACHINE),
         ("any.LOCALHOST.", Scope.MACHINE),
         ("10.1.2.3", Scope.NETWORK),
@@ -90,6 +93,11 @@ def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
         ("169.254.169.254", Scope.NETWORK),
         ("100.64.0.1", Scope.NETWORK),
         ("::ffff:192.168.0.1", Scope.NETWORK),
+        ("64:ff9b::10.1.2.3", Scope.NETWORK),
+        ("64:ff9b:1::203.0.113.7", Scope.NETWORK),
+        ("2002:c0a8:1::1", Scope.NETWORK),
+        ("2001:0:cb00:7107:0:f227:3f57:fffe", Scope.NETWORK),  # Teredo of 192.168.0.1
+        ("fec0::1", Scope.NETWORK),
         ("fd00::1", Scope.NETWORK),
         ("fe80::1", Scope.NETWORK),
         ("router", Scope.NETWORK),
@@ -99,6 +107,8 @@ def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
         ("100.128.0.1", Scope.INTERNET),
         ("203.0.113.7", Scope.INTERNET),
         ("2001:db8::7", Scope.INTERNET),
+        ("64:ff9b::203.0.113.7", Scope.INTERNET),
+        ("2002:cb00:7107::1", Scope.INTERNET),
         ("swarm.example.org", Scope.INTERNET),
         ("notlocal.example", Scope.INTERNET),
     ],
@@ -119,10 +129,19 @@ def test_an_address_is_shared_only_with_peers_in_its_scope() -> None:
 
 
 def test_hosts_are_grouped_by_network() -> None:
-    hosts = ("192.0.2.1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "n1.Swarm.example.org.")
+    hosts = (
+        "192.0.2.1",
+        "2001:db8:1:2:3::4",
+        "::ffff:192.0.2.1",
+        "64:ff9b::192.0.2.1",
+        "2002:c000:201:7::1",
+        "n1.Swarm.example.org.",
+    )
     assert [network_of(host) for host in hosts] == [
         "192.0.2.1",
         "2001:db8:1:2::/64",
+        "192.0.2.1",
+        "192.0.2.1",
         "192.0.2.1",
         "example.org",
     ]

@@ -13,7 +13,7 @@ from typing import cast
 
 import trio
 from libp2p.peer.id import ID
-from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 
 from sapo_client.swarm import peer_cache, peer_exchange
 from sapo_client.swarm.address_book import AddressBook
@@ -23,6 +23,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
+from sapo_client.swarm.p2p.peer_names import resolved
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.sought import SoughtFor
@@ -126,7 +127,7 @@ class Discovery:
 
     async def _try_to_dial(self, address: PeerAddress) -> None:
         try:
-            await self.dial(address)
+            await self.dial(address, trusted=self._book.is_bootstrap(address.peer_id))
         except TransportError as error:
             _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
@@ -135,16 +136,21 @@ class Discovery:
             if address.peer_id in self.chosen():  # it may have left again
                 self._book.chose(address, trio.current_time())
 
-    async def dial(self, address: PeerAddress) -> None:
-        """Connect, or raise `TransportError`."""
+    async def dial(self, address: PeerAddress, *, trusted: bool) -> None:
+        """Connect to a peer, whose name may lead into a local network if it is trusted.
+
+        Raises:
+            TransportError: it cannot be reached.
+        """
         self._counters.dials += 1
         swarm = self._host.swarm
         swarm._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
         errors: list[Exception] = []
         with ContainExceptions(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
-            peer = info_from_p2p_addr(multiaddr(str(address)))  # the library refuses some DNS names
-            swarm.peerstore.clear_addrs(peer.peer_id)
-            await self._host.connect(peer)
+            found = [multiaddr(str(each)) for each in await resolved(address, trusted=trusted)]
+            peers = [info_from_p2p_addr(each) for each in found]
+            swarm.peerstore.clear_addrs(peers[0].peer_id)
+            await self._host.connect(PeerInfo(peers[0].peer_id, [each.addrs[0] for each in peers]))
         if errors:
             self._counters.dials_failed += 1
             raise TransportError(f"cannot reach {address}") from errors[0]

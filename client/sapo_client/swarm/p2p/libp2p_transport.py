@@ -329,7 +329,7 @@ class Libp2pTransport:
 
     async def connect(self, multiaddr: str) -> None:
         """Connect to the peer at a full multiaddr, or raise `TransportError`."""
-        await self._discovery.dial(require_address(multiaddr))
+        await self._discovery.dial(require_address(multiaddr), trusted=True)
 
     # Callbacks of the parts
 
