@@ -143,7 +143,9 @@ class Sampler:
         self.opening = OPEN
         """How many of ``OPEN`` steps of the policy's J and demonstrations are used; the canary lowers it."""
         self.quarantine = frozenset[Pair]()
-        """Accounts whose text did harm according to the canary: nothing of theirs is drawn."""
+        """Accounts whose text did harm according to the canary, or may have: nothing of theirs is drawn."""
+        self.waiting = frozenset[Account]()
+        """Those of them of which it is not known whether they did."""
         self.admits: Callable[[Account], bool] = lambda _account: True
         """Whether the canary lets text of an account be drawn; after harm it admits few new accounts."""
 
@@ -171,21 +173,33 @@ class Sampler:
 
     def shares(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
         """Return each account's share of the external places, at most 1 in all; see ``capped_shares``."""
-        weighed = self.weigh(accounts, epoch)
-        return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+        return self._capped(self.weigh(accounts, epoch))
 
     def votes(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
-        """Return the accounts' weights in votes on what text is usual; see ``StepValues.votes``."""
-        votes = self.step_values.votes()
-        shares = self.shares((account for account in accounts if votes.get(account, 1.0)), epoch)
+        """Return the accounts' weights in votes on what text is usual; see ``StepValues.votes``.
+
+        Accounts that wait vote: after harm, chance may admit more attackers than others.
+        """
+        votes, barred = self.step_values.votes(), self._quarantined() - self.waiting
+        voters = {account for account in accounts if votes.get(account, 1.0) and account not in barred}
+        shares = self._capped(self._standing(voters, epoch))
         return {account: share * votes.get(account, 1.0) for account, share in shares.items()}
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
         """Return the weights by which accounts are drawn, before any cap, without those that wait."""
-        quarantined = {account for account, _ in self.quarantine}
+        quarantined = self._quarantined()
         admitted = {account for account in accounts if account not in quarantined and self.admits(account)}
-        standing = self._reputation.weigh(admitted, epoch)
+        return self._standing(admitted, epoch)
+
+    def _standing(self, accounts: Set[Account], epoch: int) -> AccountStanding:
+        standing = self._reputation.weigh(accounts, epoch)
         return self._strategy.weigh(standing, self.likelihoods, self.usefulness)
+
+    def _capped(self, weighed: AccountStanding) -> Mapping[Account, float]:
+        return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+
+    def _quarantined(self) -> frozenset[Account]:
+        return frozenset(account for account, _ in self.quarantine)
 
     def assemble(
         self,

@@ -392,6 +392,7 @@ class Canary:
             for account in watch.accounts.waiting.union(watch.quarantined)
             for family in families
         )
+        sampler.waiting = watch.accounts.waiting.difference(watch.quarantined)
         sampler.admits = watch.accounts.admission()
 
     async def _measure(self, items: Items) -> _Answers:

@@ -94,6 +94,7 @@ async def test_gains_in_three_families_do_not_hide_the_loss_of_one(tmp_path: Pat
     assert {account for account, _ in watched.desk.sampler.quarantine} <= {OTHER.account}
     state = watched.canary._watch
     assert state is not None
+    assert watched.desk.sampler.waiting == state.accounts.waiting, "those vote on what text is usual"
     assert PastComparison((OTHER.account,), has_harmed=True) in state.accounts.comparisons
     assert state.opening == 4, "others' text is used but for that account's"
 
