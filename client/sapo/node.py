@@ -142,7 +142,8 @@ class Node:
     def on_waiting(self, function: OnWaiting) -> OnWaiting:
         """Call a function with what the node waits for, after each try to start; return the function.
 
-        It takes a finding: ``code`` (``server_away`` or ``disk_full``), ``text`` and ``hint``, in words.
+        It takes a finding: ``code`` (``server_away``, ``disk_full`` or ``limit_reached``), ``text`` and
+        ``hint``, in words.
         """
         self._on_waiting.append(function)
         return function

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from sapo_protocol.errors import LaterReleaseError
+from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
+
 
 class ExitCode(IntEnum):
     """Documented exit codes of `sapo`."""
@@ -23,6 +26,8 @@ class ExitCode(IntEnum):
 
 
 NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
+REPAIR_HINT = "stop the node, then keep what can be read: sapo repair (with the same --data-dir)"
+UNREADABLE_HINT = "correct the permissions of the data directory, or use another one with --data-dir"
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.DONE: "done",
@@ -74,3 +79,23 @@ class SapoError(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+
+def database_error(error: BaseException) -> SapoError | None:
+    """Return the ``SapoError`` for a database that this release cannot use; None for any other error."""
+    if isinstance(error, NewerDatabaseError):
+        return SapoError(str(error), hint=NEWER_DATABASE_HINT, exit_code=ExitCode.DATA)
+    if isinstance(error, UnusableDatabaseError):
+        hint = REPAIR_HINT if error.damaged else UNREADABLE_HINT
+        return SapoError(str(error), hint=hint, exit_code=ExitCode.DATA)
+    return None
+
+
+def later_hint(error: BaseException) -> str | None:
+    """Return the hint for a manifest that may be of a later release; None for one that is damaged."""
+    if not isinstance(error, LaterReleaseError):
+        return None
+    return (
+        "install the newest release of sapo; if that does not help, ask whoever runs the swarm for the"
+        " manifest again: it must not be edited"
+    )

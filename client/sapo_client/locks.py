@@ -115,9 +115,13 @@ class Lock:
         """Raise if the lock is held.
 
         Raises:
-            SapoError: it is; the error names the holder.
+            SapoError: it is, and the error names the holder; or its file cannot be opened.
         """
-        if (found := holder(self._path)) is not None:
+        try:
+            found = holder(self._path)
+        except OSError as error:
+            raise _unusable(self._path, error, self._exit_code) from error
+        if found is not None:
             raise self._refusal(found)
 
     def note(self, note: Mapping[str, Any]) -> None:
@@ -187,12 +191,16 @@ def _open(path: Path, exit_code: int) -> int:
         path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        where = "--data-dir" if exit_code == ExitCode.DATA else "SAPO_LOCKS_DIR"
-        raise disk_full(error, path.parent) or SapoError(
-            f"cannot create the lock file {path}: {error.strerror}",
-            hint=f"correct the permissions of its folder, or name another one with {where}",
-            exit_code=exit_code,
-        ) from error
+        raise _unusable(path, error, exit_code) from error
+
+
+def _unusable(path: Path, error: OSError, exit_code: int) -> SapoError:
+    where = "--data-dir" if exit_code == ExitCode.DATA else "SAPO_LOCKS_DIR"
+    return disk_full(error, path.parent) or SapoError(
+        f"cannot open the lock file {path}: {error.strerror}",
+        hint=f"correct the permissions of its folder, or name another one with {where}",
+        exit_code=exit_code,
+    )
 
 
 def _read(path: Path) -> Holder:

@@ -17,6 +17,10 @@ class LocalProtocolError(ProtocolError):
     """Our own mistake: a value that must not be put on the wire."""
 
 
+class LaterReleaseError(LocalProtocolError):
+    """A manifest with a version, field or kind that this release does not know."""
+
+
 class RemoteProtocolError(ProtocolError):
     """A peer's mistake: the rule that it breaks, whose reason decides the verdict."""
 

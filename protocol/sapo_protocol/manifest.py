@@ -9,7 +9,7 @@ from sapo_protocol.constants import LATEST_MANIFEST, MAX_COMPLETIONS, PROOF_EPOC
 from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import Domain
 from sapo_protocol.encoding import encode
-from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.errors import LaterReleaseError, LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS, AuditTerms, max_finality_seconds
@@ -96,7 +96,7 @@ class Manifest:
         if has_contracts != (self.chain_id != 0) or (self.registry is None) != (self.ledger is None):
             raise LocalProtocolError("a chain id, a registry and a ledger come together or not at all")
         if not 1 <= self.version <= LATEST_MANIFEST:
-            raise LocalProtocolError(f"a manifest of version {self.version} needs another release of sapo")
+            raise LaterReleaseError(f"a manifest of version {self.version} needs another release of sapo")
         if self.version == 1 and self._terms():
             raise LocalProtocolError(
                 "a manifest of version 1 has no gate, ladders, islands or audits by sample; say version 2"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
-from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.errors import LaterReleaseError, LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest, FixedBytes, SwarmId
 from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
@@ -291,12 +291,12 @@ def _refused(what: str, error: ValidationError) -> LocalProtocolError:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return LocalProtocolError(
+        return LaterReleaseError(
             f"the {what}'s {place}: this release of sapo does not know that field;"
             " it is misspelt, or needs a later release"
         )
     if first["type"] == "union_tag_invalid":
-        return LocalProtocolError(
+        return LaterReleaseError(
             f"the {what}'s {place}: this release of sapo does not know the kind {first['ctx']['tag']!r};"
             " it is misspelt, or needs a later release"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.file_limit import largest_file
 
-from sapo_client.errors import SapoError
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.locks import Lock, holder
 
 ASKS = """
@@ -63,6 +63,20 @@ def test_the_holder_can_query_and_take_its_lock_again(tmp_path: Path) -> None:
     assert found is not None
     assert found.note == {"waits_for": "it"}
     assert (lock.is_held, holder(path)) == (False, None)
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_of_its_folder(tmp_path: Path) -> None:
+    """As on a read-only disk, where the file is there from before."""
+    path = tmp_path / "key.lock"
+    path.mkdir()
+    lock = Lock(path, what="identity key", exit_code=ExitCode.KEYSTORE)
+    with pytest.raises(SapoError) as caught:
+        lock.require_free()
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == (
+        f"cannot open the lock file {path}: Is a directory",
+        "correct the permissions of its folder, or name another one with SAPO_LOCKS_DIR",
+        ExitCode.KEYSTORE,
+    )
 
 
 def test_on_a_full_disk_a_lock_is_held_without_a_note(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.live import dashboard, watch
 from sapo_client.cli.operator import changes, invitations, service, watching
 from sapo_client.cli.render import print_error
-from sapo_client.errors import NEWER_DATABASE_HINT, ExitCode, SapoError
+from sapo_client.errors import ExitCode, SapoError, database_error
 from sapo_client.full_disk import told_of_full_disk
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
@@ -59,10 +59,6 @@ TELEMETRY_OFF = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
-
-
-REPAIR_HINT = "stop the node, then keep what can be read: sapo repair (with the same --data-dir)"
-UNREADABLE_HINT = "correct the permissions of the data directory, or use another one with --data-dir"
 
 
 def _print_version(wanted: bool) -> None:
@@ -113,12 +109,11 @@ def _run(roles: Roles | None) -> None:
     except SapoError as error:
         print_error(error.text, error.hint)
         sys.exit(error.exit_code)
-    except NewerDatabaseError as error:
-        print_error(str(error), NEWER_DATABASE_HINT)
-        sys.exit(ExitCode.DATA)
-    except UnusableDatabaseError as error:
-        print_error(str(error), REPAIR_HINT if error.damaged else UNREADABLE_HINT)
-        sys.exit(ExitCode.DATA)
+    except (NewerDatabaseError, UnusableDatabaseError) as error:
+        if (told := database_error(error)) is None:
+            raise
+        print_error(told.text, told.hint)
+        sys.exit(told.exit_code)
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

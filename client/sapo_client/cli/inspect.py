@@ -158,7 +158,7 @@ def _show_health(common: Common, data: DataDir) -> None:
         report = ControlClient(data).health()
     except NodeSilent as error:
         if (awaited := _health_of_awaited(error.starting)) is None:
-            raise _or_starting(error) from error
+            raise _why_silent(data, error) from error
         report = awaited
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
@@ -182,6 +182,8 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         if kept is None:
             raise (error if starting is None else starting.error) from error
         common.output.note(f"{_why_down(data, error, starting, kept)}; this is its status of {kept.updated}")
+        if starting is None and kept.state == "failed":
+            common.output.note(f"hint: {_last_error(data)[1]}")
         awaited = _health_of_awaited(starting)
         return (
             kept
@@ -199,9 +201,18 @@ def _health_of_awaited(starting: StartingNode | None) -> HealthReport | None:
     return HealthReport(healthy=False, state="starting", findings=(starting.waits_for.finding,))
 
 
-def _or_starting(error: NodeSilent) -> SapoError:
-    """Return the error of a node that does not answer, or that it is starting."""
-    return error if error.starting is None else error.starting.error
+def _why_silent(data: DataDir, error: NodeSilent) -> SapoError:
+    """Return why a node does not answer: it starts, an error has ended it, or nothing more is known."""
+    from sapo_client.errors import SapoError
+
+    if error.starting is not None:
+        return error.starting.error
+    if not data.last_error.exists():
+        return error
+    text, hint = _last_error(data)
+    return SapoError(
+        f"{error.text}: the last one ended with an error: {text}", hint=hint, exit_code=error.exit_code
+    )
 
 
 def _why_down(data: DataDir, error: SapoError, starting: StartingNode | None, kept: StatusReport) -> str:
@@ -212,10 +223,16 @@ def _why_down(data: DataDir, error: SapoError, starting: StartingNode | None, ke
         return error.text
     why = "was killed"
     if kept.state == "failed":
-        why = f"ended with an error: {data.last_error.read_text(encoding='utf-8').strip()}"
+        why = f"ended with an error: {_last_error(data)[0]}"
     steps = [int(path.name.rpartition("-")[2]) for path in data.checkpoints.glob("step-*")]
     resumes = f"; its last checkpoint is of step {max(steps)}" if steps else ""
     return f"{error.text}: the last one {why}{resumes}"
+
+
+def _last_error(data: DataDir) -> tuple[str, str]:
+    """Return the error that ended a node, and what to do about it; release 0.1.0 kept the error alone."""
+    text, _, hint = data.last_error.read_text(encoding="utf-8").strip().partition("\n")
+    return text, hint or f"see {data.log}"
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from sapo_client.errors import ExitCode, SapoError
+from sapo_client.errors import ExitCode, SapoError, later_hint
 from sapo_client.swarm.addresses import parse_address
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import SwarmId
@@ -358,7 +358,7 @@ def _manifest(text: str, source: str) -> Manifest:
     try:
         return manifest_from_json(text)
     except LocalProtocolError as error:
-        raise _refuse(f"{source} is not a manifest: {error}") from error
+        raise _refuse(f"{source} is not a manifest: {error}", later_hint(error)) from error
 
 
 def _compact(manifest: Manifest) -> bytes:
@@ -369,9 +369,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
-def _refuse(text: str) -> SapoError:
+def _refuse(text: str, hint: str | None = None) -> SapoError:
     return SapoError(
         text,
-        hint="copy the whole link from whoever runs the swarm; in a shell, put it between quotes",
+        hint=hint or "copy the whole link from whoever runs the swarm; in a shell, put it between quotes",
         exit_code=ExitCode.CONFIG,
     )

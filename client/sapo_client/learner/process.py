@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -156,7 +157,8 @@ class Learner:
         settings, pause_seconds = self._settings, FIRST_PAUSE_SECONDS
         while True:
             try:
-                await self._run_once(settings, task_status)
+                with _told_of_limit():
+                    await self._run_once(settings, task_status)
             except SapoError as error:
                 if not error.transient or task_status is not trio.TASK_STATUS_IGNORED:
                     raise
@@ -422,6 +424,27 @@ class Learner:
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "its log is empty"
+
+
+@contextmanager
+def _told_of_limit() -> Iterator[None]:
+    """Replace the error of a start for which the system has no room by the ``SapoError`` for the user.
+
+    Raises:
+        SapoError: a limit of open files, processes or memory is reached.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+            raise
+        raise SapoError(
+            f"the learner cannot be started: {error.strerror}",
+            hint="raise the limit of open files (ulimit -n), of processes or of memory",
+            exit_code=ExitCode.DATA,
+            transient=True,
+            finding="limit_reached",
+        ) from error
 
 
 async def start_child(log: IO[bytes]) -> trio.Process:

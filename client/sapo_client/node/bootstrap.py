@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,8 @@ import trio
 from sapo_client import locks, logs
 from sapo_client.config import Config
 from sapo_client.config_layers import keep_choices
-from sapo_client.errors import ExitCode, SapoError
-from sapo_client.full_disk import told_of_full_disk
+from sapo_client.errors import ExitCode, SapoError, database_error
+from sapo_client.full_disk import disk_full, told_of_full_disk
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import NodeApp, RunOptions
@@ -31,9 +31,10 @@ from sapo_client.node.runtime.manifests import (
 )
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.findings import FindingCode
+from sapo_client.observe.starting import StopRequested
 from sapo_client.observe.status import RoundSummary
 from sapo_client.observe.terminal import say
-from sapo_client.paths import DataDir, locks_folder
+from sapo_client.paths import DataDir, locks_folder, reports_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def run_node(
         data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
     )
     lock = lock or locks.Lock.of_directory(data)
-    with told_of_full_disk(data.root), lock.held(), identity.lock(data.root), log, _kept_error(data):
+    with told_of_full_disk(data.root), lock.held(), identity.lock(data.root), log, _KeptError(data):
         require_in_use(data, identity)
         keep_choices(data, following.options.settings)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -125,18 +126,33 @@ def run_node(
             raise
 
 
-@contextmanager
-def _kept_error(data: DataDir) -> Iterator[None]:
-    """Keep the error that ends a node for `sapo logs` and `sapo status`: its terminal may be gone."""
-    data.last_error.unlink(missing_ok=True)
-    try:
-        yield
-    except SapoError as error:
-        if not error.transient:
-            _LOG.error("the node ended: %s; %s", error.text, error.hint)
+@dataclass(frozen=True, slots=True)
+class _KeptError:
+    """Keeps the error that ends a node for `sapo logs` and `sapo status`: its terminal may be gone."""
+
+    data: DataDir
+
+    def __enter__(self) -> None:
+        self.data.last_error.unlink(missing_ok=True)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and (told := _told_afterwards(error, self.data.root)) is not None:
+            is_bug = told.exit_code == ExitCode.BUG
+            _LOG.error("the node ended: %s; %s", told.text, told.hint, exc_info=error if is_bug else None)
             with suppress(OSError):
-                data.last_error.write_text(f"{error.text}\n", encoding="utf-8")
-        raise
+                self.data.last_error.write_text(f"{told.text}\n{told.hint}\n", encoding="utf-8")
+
+
+def _told_afterwards(error: Exception, folder: Path) -> SapoError | None:
+    """Return the error of a node for whoever asks later; None of one that passes, or is none."""
+    if isinstance(error, StopRequested) or disk_full(error, folder) is not None:
+        return None
+    if isinstance(error, SapoError):
+        return None if error.transient else error
+    what = logs.without_secrets(f"{type(error).__name__}: {error}".partition("\n")[0])
+    return database_error(error) or SapoError(
+        f"this is a bug in sapo: {what}", hint=f"report it with its file in {reports_folder()}"
+    )
 
 
 async def live(open_node: Callable[[RunOptions], NodeApp], following: NextRun, folder: Path) -> int:

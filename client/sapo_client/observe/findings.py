@@ -46,6 +46,7 @@ class FindingCode(StrEnum):
     GOOD_POLICY_LOST = "good_policy_lost"
     SERVER_AWAY = "server_away"
     DISK_FULL = "disk_full"
+    LIMIT_REACHED = "limit_reached"
     NO_COINS = "no_coins"
     NOT_REGISTERED = "not_registered"
     NO_BOND = "no_bond"

@@ -320,7 +320,7 @@ def _event(event: PolicyEvent, log: str) -> HealthFinding:
     return HealthFinding(event.code, level, event.text + times, _EVENT_HINTS[event.code].format(log=log))
 
 
-WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
+WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL, FindingCode.LIMIT_REACHED})
 """Events of parts of the node that wait: they retry at least once a minute, and each failure is an event."""
 
 _EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET, FindingCode.APPROVED_ELSEWHERE}
@@ -342,6 +342,8 @@ _EVENT_HINTS: Final = {
     FindingCode.SERVER_AWAY: "training continues automatically once the server answers: see that it runs,"
     " and that learner.endpoint is its address",
     FindingCode.DISK_FULL: "the node retries automatically; nothing new is stored until there is space",
+    FindingCode.LIMIT_REACHED: "the node retries automatically: if nothing else on this machine gives way,"
+    " raise the node's limit of open files (ulimit -n), of processes or of memory, and restart it",
     FindingCode.APPROVED_ELSEWHERE: "stop the other node; then restart this one three epochs later, or at"
     " once after `sapo keys signing import FILE` of what `sapo keys signing export` wrote for the other",
     FindingCode.SERVICE_FAILED: "it is restarted automatically; if it happens again, report {log}",

@@ -20,6 +20,7 @@ from sapo_client.paths import DataDir
 _HINTS: Final = {
     FindingCode.SERVER_AWAY: "see that the server runs, and that learner.endpoint is its address",
     FindingCode.DISK_FULL: "free some space",
+    FindingCode.LIMIT_REACHED: "raise the limit of open files (ulimit -n), of processes or of memory",
 }
 
 _NOTE: Final = "waits_for"

@@ -18,7 +18,7 @@ from support.nodes import manifest_of
 from support.sapo_process import Run, home_in, runner
 
 from sapo_client.config import Config, SwarmConfig
-from sapo_client.errors import SapoError
+from sapo_client.errors import NEWER_DATABASE_HINT, SapoError
 from sapo_client.node.runtime.host import require_addresses
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest_file import manifest_to_json
@@ -139,10 +139,37 @@ def test_the_error_that_ended_a_node_is_told_afterwards(
     place = ("--data-dir", "node")
     status = sapo("status", *place)
     assert re.search(r"^state +failed$", status.stdout, flags=re.MULTILINE)
+    [hint] = re.findall(r"^hint: (.*)$", ended.stderr, flags=re.MULTILINE)
     assert f"the last one ended with an error: {error}; its last checkpoint is of step 1;" in status.stderr
+    assert status.stderr.endswith(f"\nhint: {hint}\n")
+    healthy = sapo("status", "--healthy", *place)
+    assert healthy.returncode == 5
+    assert healthy.stderr.endswith(f"the last one ended with an error: {error}\nhint: {hint}\n")
     assert f"the node ended: {error}; " in sapo("logs", *place).stdout
     assert join_again("--model", str(model), "--fresh").returncode == 0
     assert re.search(r"^state +stopped$", sapo("status", *place).stdout, flags=re.MULTILINE)
+
+
+def test_a_bug_or_a_newer_database_that_ended_a_node_is_told_afterwards(
+    join_again: Join, sapo: Run, data: DataDir
+) -> None:
+    """`sapo status` says what ended the node, not that somebody killed it."""
+    place = ("--data-dir", "node")
+    assert join_again().returncode == 0
+    data.events.rename(data.root / "kept")
+    data.events.mkdir()  # no node expects a folder there
+    assert join_again().returncode == 1
+    told = "the last one ended with an error: this is a bug in sapo: IsADirectoryError: "
+    assert told in sapo("status", *place).stderr
+    assert "IsADirectoryError" in sapo("logs", *place).stdout
+    data.events.rmdir()
+    with sqlite3.connect(data.history) as database:
+        database.execute("UPDATE schema_version SET version = 99")
+    assert join_again().returncode == 8
+    status = sapo("status", *place)
+    told = f"the last one ended with an error: {data.history} was written by a newer version of sapo: "
+    assert told in status.stderr
+    assert status.stderr.endswith(f"\nhint: {NEWER_DATABASE_HINT}\n")
 
 
 def test_malformed_addresses_through_the_entry_point(join: Join) -> None:

@@ -70,7 +70,7 @@ def test_a_read_only_disk_is_told(
         (
             ("repair",),
             8,
-            "error: cannot create the lock file {root}/node.lock: Read-only file system\n"
+            "error: cannot open the lock file {root}/node.lock: Read-only file system\n"
             "hint: correct the permissions of its folder, or name another one with --data-dir\n",
         ),
         (

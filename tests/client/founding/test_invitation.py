@@ -56,6 +56,11 @@ def test_a_link_holds_everything(invitation: Invitation) -> None:
     assert not set(text) & set(" '\"`$\\\n"), "a shell takes it between single quotes"
 
 
+def test_a_link_of_a_later_release_asks_for_that_release() -> None:
+    document = json.dumps({**json.loads(manifest_to_json(MANIFEST)), "version": 9})
+    assert refused("https://example.org/swarm.json", document).hint.startswith("install the newest release")
+
+
 def test_a_link_names_where_the_manifest_is_served() -> None:
     text = link(Invitation(MANIFEST), at="https://example.org/swarm.json")
     assert len(text) < 150

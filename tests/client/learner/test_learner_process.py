@@ -134,6 +134,25 @@ async def _kill_when_all_wait(learner: Learner) -> None:
     os.kill(pid_of(learner), signal.SIGKILL)
 
 
+async def test_a_restart_waits_for_a_free_file_descriptor(settings: LearnerSettings) -> None:
+    """After a crash of the learner in a process that has reached its limit of open files."""
+    learner = Learner(settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # what is open stays open
+        try:
+            os.kill(pid_of(learner), signal.SIGKILL)
+            while not (happened := learner.take_happened()):
+                await trio.lowlevel.checkpoint()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        why = "the learner cannot be started: Too many open files"
+        assert happened == [("learner_waits", {"why": why, "finding": "limit_reached"})]
+        assert (await one_step(learner)).step == 1
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_candidate_answers_beside_the_policy_until_it_is_the_policy(
     settings: LearnerSettings,
 ) -> None:

@@ -327,9 +327,10 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
         FindingCode.SERVER_AWAY,
         "http://127.0.0.1:8000 does not answer: [Errno 111] Connection refused",
     )
+    limited = PolicyEvent(FindingCode.LIMIT_REACHED, "the learner cannot be started: Too many open files")
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, spoilt, planted, mismatch, moved, full, elsewhere, away),
+        events=(rolled_back, spoilt, planted, mismatch, moved, full, elsewhere, away, limited),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

@@ -8,7 +8,7 @@ from typing import Final
 
 from sapo_client import extras
 from sapo_client.atomic_files import write_atomically
-from sapo_client.errors import ExitCode, SapoError
+from sapo_client.errors import ExitCode, SapoError, later_hint
 from sapo_client.full_disk import disk_full
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.paths import DataDir
@@ -45,7 +45,7 @@ def read_manifest(path: Path) -> Manifest:
     except (LocalProtocolError, UnicodeDecodeError) as error:
         raise SapoError(
             f"{path} is not a manifest: {error}",
-            hint="ask whoever runs the swarm for the file again; it must not be edited",
+            hint=later_hint(error) or "ask whoever runs the swarm for the file again; it must not be edited",
             exit_code=ExitCode.CONFIG,
         ) from error
 

@@ -89,6 +89,15 @@ def test_a_damaged_manifest_is_refused(
     assert not data.manifest.exists()
 
 
+@pytest.mark.parametrize("field", ['"version": 9,', '"terms_of_tomorrow": 1,'])
+def test_a_manifest_of_a_later_release_asks_for_that_release(tmp_path: Path, field: str) -> None:
+    """It is no damage, and whoever runs the swarm would send the same file again."""
+    path = written(tmp_path, MANIFEST, lambda text: text.replace("{", f"{{{field}", 1))
+    code, text, hint = refusal(lambda: read_manifest(path))
+    assert (code, "release of sapo" in text) == (ExitCode.CONFIG, True)
+    assert hint.startswith("install the newest release of sapo; ")
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     path.write_bytes(b"\xff\xfe")
