@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from sapo_client.swarm.addresses import PeerAddress, network_group_of, network_of
+from sapo_client.swarm.addresses import PeerAddress, Scope, network_group_of, network_of, scope_of
 from sapo_client.swarm.limits import DialLimits, Rate
 from sapo_client.swarm.lost import LostPeers
 from sapo_client.swarm.rate_limit import KeyedBuckets
@@ -128,10 +128,12 @@ class AddressBook:
             entry.bootstrap = True
             entry.add(address, self._limits.max_addresses_per_peer, Proof.MET)
 
-    def is_bootstrap(self, peer_id: str) -> bool:
-        """Return whether a peer was added as one that is never dropped."""
+    def source_scope(self, peer_id: str) -> Scope:
+        """Return the region of whoever told a peer's address; this machine for bootstrap peers."""
         entry = self._entries.get(peer_id)
-        return entry is not None and entry.bootstrap
+        if entry is None or entry.bootstrap:
+            return Scope.MACHINE
+        return scope_of(entry.source.partition("/")[0])
 
     def learn(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that a peer sent; the newest address of a peer is tried first.

@@ -17,7 +17,7 @@ from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 
 from sapo_client.swarm import peer_cache, peer_exchange
 from sapo_client.swarm.address_book import AddressBook
-from sapo_client.swarm.addresses import PeerAddress, parse_address
+from sapo_client.swarm.addresses import PeerAddress, Scope, parse_address
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import DialLimits
@@ -127,17 +127,20 @@ class Discovery:
 
     async def _try_to_dial(self, address: PeerAddress) -> None:
         try:
-            await self.dial(address, trusted=self._book.is_bootstrap(address.peer_id))
+            await self.dial(address, self._book.source_scope(address.peer_id))
         except TransportError as error:
             _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
         else:
-            self._book.learn_first_hand([address])
+            self._book.learn_first_hand([address], self.remote_host(address.peer_id))
             if address.peer_id in self.chosen():  # it may have left again
                 self._book.chose(address, trio.current_time())
 
-    async def dial(self, address: PeerAddress, *, trusted: bool) -> None:
-        """Connect to a peer, whose name may lead into a local network if it is trusted.
+    async def dial(self, address: PeerAddress, source: Scope) -> None:
+        """Connect to a peer.
+
+        Args:
+            source: region of whoever told the address; its name may lead into that region.
 
         Raises:
             TransportError: it cannot be reached.
@@ -147,7 +150,7 @@ class Discovery:
         swarm._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
         errors: list[Exception] = []
         with ContainExceptions(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
-            found = [multiaddr(str(each)) for each in await resolved(address, trusted=trusted)]
+            found = [multiaddr(str(each)) for each in await resolved(address, source)]
             peers = [info_from_p2p_addr(each) for each in found]
             swarm.peerstore.clear_addrs(peers[0].peer_id)
             await self._host.connect(PeerInfo(peers[0].peer_id, [each.addrs[0] for each in peers]))

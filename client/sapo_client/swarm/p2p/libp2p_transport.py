@@ -15,7 +15,7 @@ from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
 
 from sapo_client.swarm.address_book import AddressBook
-from sapo_client.swarm.addresses import PeerAddress, listens_beyond_loopback, parse_address
+from sapo_client.swarm.addresses import PeerAddress, Scope, listens_beyond_loopback, parse_address
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import ContainExceptions
@@ -329,7 +329,7 @@ class Libp2pTransport:
 
     async def connect(self, multiaddr: str) -> None:
         """Connect to the peer at a full multiaddr, or raise `TransportError`."""
-        await self._discovery.dial(require_address(multiaddr), trusted=True)
+        await self._discovery.dial(require_address(multiaddr), Scope.MACHINE)
 
     # Callbacks of the parts
 
