@@ -32,6 +32,10 @@ ASK_SECONDS: Final = 90.0
 
 MAX_MARKS: Final = 500
 
+CARRIED: Final = 3
+"""Intervals in which a node's last point counts in the mean until it has another. A round may last longer
+than an interval, and the mean would jump with the nodes that happen to have a point."""
+
 NodeRole = Literal["node", "control"]
 """A control trains alone: nothing is shared with it."""
 
@@ -124,7 +128,7 @@ class ManyNodes:
         """Return the mean over the nodes of each role, every node's own curve, and its curves by family."""
         window: CurvesDocument = {"since": 0.0, "now": time.time(), "seconds": 10, "figures": {}}
         figures: dict[str, JSON] = {}
-        means: dict[str, dict[int, Moments]] = defaultdict(lambda: defaultdict(Moments))
+        by_role: dict[str, list[dict[int, float]]] = defaultdict(list)
         for each in self._nodes():
             if (history := self._history(each)) is None:
                 continue
@@ -134,11 +138,10 @@ class ManyNodes:
             figures[f"node/{each.name}"] = to_json(points)
             for name, of_family in window["figures"].items():
                 figures[f"family/{name.removeprefix('own/')}/{each.name}"] = to_json(of_family)
-            for start, mean, *_ in points:
-                means[each.role][start].add(mean)
-        for role, by_start in means.items():
-            rows = [(start, sums.mean, sums.half_width, sums.n) for start, sums in sorted(by_start.items())]
-            figures[role] = to_json(rows)
+            by_role[each.role].append({start: mean for start, mean, *_ in points})
+        for role, nodes in by_role.items():
+            if rows := _mean_over(nodes, window["seconds"]):
+                figures[role] = to_json(rows)
         about: dict[str, JSON] = {
             "since": window["since"],
             "now": window["now"],
@@ -173,6 +176,25 @@ class ManyNodes:
     def _url(self, shown: ShownNode, path: str) -> str:
         root = Sessions(read_token(shown.data)).root
         return f"http://{HOST}:{read_port(shown.data)}{root}api/self/{path}"
+
+
+def _mean_over(
+    nodes: Sequence[Mapping[int, float]], seconds: int
+) -> list[tuple[int, float, float | None, int]]:
+    """Return start, mean, half of the 95 % interval, and number of nodes, of each interval of some length.
+
+    Args:
+        nodes: mean reward of each node by the start of the interval.
+    """
+    rows = []
+    for start in sorted(set().union(*nodes)):
+        sums = Moments()
+        for points in nodes:
+            earlier = (start - number * seconds for number in range(CARRIED + 1))
+            if (last := next((points[at] for at in earlier if at in points), None)) is not None:
+                sums.add(last)
+        rows.append((start, sums.mean, sums.half_width, sums.n))
+    return rows
 
 
 def _bearer(shown: ShownNode) -> Mapping[str, str]:

@@ -62,6 +62,29 @@ async def test_the_page_shows_the_mean_over_nodes_and_the_node_alone(tmp_path: P
     assert await many.view("nobody", "status", request()) is None
 
 
+async def test_the_mean_does_not_jump_with_the_nodes_that_happen_to_have_a_point(tmp_path: Path) -> None:
+    """The last point was that of whichever node had finished a round: the demo's curve seemed to fall."""
+    directories = {name: DataDir(tmp_path / name).create() for name in ("ada", "bo")}
+    start = int(time.time()) // 60 * 60 - 600
+    rewards = {"ada": {0: 0.75, 20: 0.75, 80: 0.75, 100: 0.75}, "bo": {0: 0.25}}
+    for name, by_second in rewards.items():
+        history = open_history(directories[name].history)
+        history.add(Sample("own", start + second, reward) for second, reward in by_second.items())
+        history.close()
+    many = ManyNodes("two", lambda: [ShownNode(name, data) for name, data in directories.items()], list)
+    view = await many.view("swarm", "curves", request())
+    assert isinstance(view, dict)
+    figures = view["figures"]
+    assert isinstance(figures, dict)
+    spread = pytest.approx(12.706 * 0.25)
+    assert figures["node"] == [
+        [start, 0.5, spread, 2],
+        [start + 20, 0.5, spread, 2],
+        [start + 80, 0.75, None, 1],
+        [start + 100, 0.75, None, 1],
+    ]
+
+
 async def test_a_node_that_is_down_keeps_its_curves(tmp_path: Path) -> None:
     data, start = node(tmp_path / "ada", 0.5)
     many = ManyNodes("one", lambda: [ShownNode("ada", data)], list)
